@@ -23,6 +23,7 @@ from benchmarks.bench import Bench, Place
 from benchmarks.children import MODEL, ROOT, memline, run
 from benchmarks.questions import mean, read_questions, score
 from memline import Memory
+from memline.shared.findings import answerer
 from memline.shared.index import token_rows
 from memline.shared.search import (
     fusion,
@@ -76,7 +77,7 @@ def _alone(ranked: Iterable[matches.Row], *, wanted: int, max_tokens: int) -> li
 
 
 def _by_words(*args: Any, **given: Any) -> Any:
-    return _RETRIEVE(*args, **given | {"embed_query": None})
+    return _RETRIEVE(*args, **given | {"embedder": None})
 
 
 #: What is left out or done otherwise -> how.
@@ -103,7 +104,7 @@ PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
 #: The same of what is done beside vectors.
 PARTS_OF_MEANING: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "all of it": nullcontext,
-    "keywords alone": partial(_changed, (service, "retrieve", _by_words)),
+    "keywords alone": partial(_changed, (answerer, "retrieve", _by_words)),
     "meaning alone": partial(_changed, (fusion, "fuse", lambda words, *rest: _FUSE(None, *rest))),
     "without the name of a file once more": partial(_changed, (fusion, "NAME_BESIDE", 0.0)),
     "without token vectors": partial(_changed, (token_rows, "read", lambda *given: {})),

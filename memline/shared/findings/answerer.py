@@ -22,7 +22,8 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling.limits import Limits
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer, Behind
-from memline.shared.search.service import MemorySearch
+from memline.shared.search.search_index import SearchIndex
+from memline.shared.search.service import retrieve
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sync.staleness import DiskState
 
@@ -40,7 +41,7 @@ class Answerer:
         queue: QueueAddress = NO_QUEUE,
         clock: Clock | None = None,
     ) -> None:
-        """`long_lived`: see `MemorySearch`.
+        """`long_lived`: see `SearchIndex`.
 
         `limits`: those of a fleet, None for those of the home; `queue`: the address of its Redis.
         """
@@ -55,16 +56,20 @@ class Answerer:
         #: A `QueryEmbedder`, made for the first question that needs a vector.
         self._embedder: Any = None
         # Whose key was removed wants no vectors: nothing is to be said of it at each question.
-        has_questions = self._choice.identity is not None or self._choice.requested not in (NONE, "auto")
-        self._search = MemorySearch(
-            settings,
-            embedder=self._embedder_of if has_questions else None,
+        self._has_questions = self._choice.identity is not None or self._choice.requested not in (
+            NONE,
+            "auto",
+        )
+        vec = settings.memory.store.vector
+        self._index = SearchIndex(
+            settings.index_path,
             long_lived=long_lived,
-            clock=self._clock,
+            vec_enabled=vec.enabled,
+            extension_path=vec.extension_path,
         )
 
     def close(self) -> None:
-        self._search.index.close()
+        self._index.close()
         if self._embedder is not None:
             self._embedder.close()
 
@@ -76,7 +81,16 @@ class Answerer:
         Notes of `status` are no part of an answer. Raises IndexFaults (IndexMissing: there is nothing to
         search yet) and ConfigError for a bad date.
         """
-        answer = self._search.ask(request)
+        memory = self._settings.memory
+        answer = retrieve(
+            self._index,
+            request,
+            memory.query,
+            embedder=self._embedder_of if self._has_questions else None,
+            sources=memory.sources,
+            chunk_tokens=memory.chunking.tokens,
+            clock=self._clock,
+        )
         about = self._about(disk or DiskState(), (*met, *answer.findings))
         findings = about.findings
         if not answer.hits and request.private and not MemoryPaths.of(self._settings).is_whole:
@@ -88,7 +102,7 @@ class Answerer:
 
     def _about(self, disk: DiskState, met: tuple[Finding, ...]) -> Answer:
         """Return an answer without hits that has the findings, and how far the index is behind."""
-        index = self._search.index
+        index = self._index
         # Before the snapshot: asking for it opens a file that was replaced, and closes the old connection.
         state = (index.version(), disk.files_behind, disk.removed, disk.emptied, met)
         with self._lock:

@@ -53,8 +53,8 @@ def fuse(
     """Return what orders each chunk; None for what was not asked."""
     sums, is_weighted = words.sums if words else {}, settings.fusion != "rrf"
     best = max(sums.values(), default=0.0) or 1.0
-    shares = {chunk_id: each / best for chunk_id, each in sums.items()}
-    near = {chunk_id: max(each, 0.0) for chunk_id, each in (cosines or {}).items()}
+    shares = {each: said / best for each, said in sums.items()}
+    near = {each: max(said, 0.0) for each, said in (cosines or {}).items()}
     wt, wv = settings.text_weight if words else 0.0, settings.vector_weight if cosines is not None else 0.0
     if wt + wv <= 0:
         wt, wv = float(words is not None), float(cosines is not None)

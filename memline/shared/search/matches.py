@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from sqlite3 import Connection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from memline.shared.index.driver import json_ids, scalar
 
@@ -75,7 +75,7 @@ class Matches:
         self._forget()
 
     def _forget(self) -> None:
-        self._facts: dict[str, Any] = {}
+        self._totals: dict[str, int] = {}
         self._counts: dict[str, tuple[int, int]] = {}
         self._fits: dict[tuple[str, str], Fits] = {}
         self._kept_rows = 0
@@ -87,15 +87,11 @@ class Matches:
             self._forget()
         self._version = version
 
-    def fact(self, name: str, read: Callable[[Connection], Any]) -> Any:
-        """Return what `read` says of the index, and keep it."""
-        if name not in self._facts:
-            self._facts[name] = read(self.connection)
-        return self._facts[name]
-
     def total(self, table: str) -> int:
         """Count all rows of a table."""
-        return int(self.fact(table, lambda reader: scalar(reader, f"SELECT count(*) FROM {table}_fts")))
+        if table not in self._totals:
+            self._totals[table] = int(scalar(self.connection, f"SELECT count(*) FROM {table}_fts"))
+        return self._totals[table]
 
     def counts(self, phrases: Iterable[str], files: str | None = None) -> dict[str, int]:
         """Count the chunks of each phrase; 0 where none is in `files`, a JSON array of the files searched.

@@ -47,14 +47,11 @@ class Passage:
         other = Passage(row)
         first = max(row.start, self.start)
         both = max(0, min(row.end, self.end) + 1 - first)
-        mine, theirs = first - self.start, first - row.start
-        if not (self.is_of_file and other.is_of_file) or (
-            self.lines[mine : mine + both] != other.lines[theirs : theirs + both]
-        ):
-            return False
+        mine, theirs = self.lines[first - self.start :], other.lines[first - row.start :]
         above = other.lines[: max(0, self.start - row.start)]
         below = other.lines[max(0, self.end + 1 - row.start) :]
-        if above and below:
+        is_same = self.is_of_file and other.is_of_file and mine[:both] == theirs[:both]
+        if not is_same or (above and below):
             return False
         # The nearest first.
         new = below or above[::-1]

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from memline.shared.config.schema import Query
+from memline.shared.embedders.protocol import LateVector
 from memline.shared.index import token_rows
 from memline.shared.index.driver import json_ids
 from memline.shared.search import fusion, vectors
@@ -43,15 +44,6 @@ _COPIES = (
 )
 
 
-class QueryVector(Struct, frozen=True, kw_only=True):
-    """The vector of a question, and the row id of the identity it can be compared with."""
-
-    embedding: bytes
-    identity_id: int
-    #: Token vectors of the question (`shared.embedders.token_vectors`); empty without a local model.
-    tokens: bytes = b""
-
-
 class Ranking(Struct):
     """The state of one search; its steps fill it in."""
 
@@ -79,7 +71,7 @@ class Ranking(Struct):
     #: Lists what each line of a chunk says of the question, with token vectors.
     line_evidence: Callable[[Row], Sequence[Evidence]] | None = None
 
-    def ranked(self, vector: QueryVector | None, backend: vectors.Comparison | None, now: float) -> list[int]:
+    def ranked(self, backend: vectors.Comparison | None, now: float) -> list[int]:
         """Score and order the candidates, the best first."""
         hybrid, matches, by = self.settings.hybrid, self.matches, None
         pool = max(POOL_STEP * hybrid.candidate_multiplier, self.settings.max_results)
@@ -93,9 +85,9 @@ class Ranking(Struct):
             self.missing = tuple(
                 dict.fromkeys(term.typed for term in words.missing if term.typed not in found)
             )
-        if backend is not None and vector is not None:
+        if backend is not None:
             self.mode = "vector" if by is None else "hybrid"
-            self._compare(backend, vector, words, pool)
+            self._compare(backend, words, pool)
         cosines = None if backend is None else self.cosines
         self.fused = fusion.fuse(by, cosines, self.late, self.lifts, hybrid)
         sure = self.words.sums.keys() | self.lifts.keys()
@@ -106,25 +98,28 @@ class Ranking(Struct):
             self.fused |= {each: self.fused[each] * fusion.decay(self.rows[each], now, days) for each in best}
         return sorted(best, key=lambda each: (-self.fused[each], each))
 
-    def _compare(self, backend: vectors.Comparison, vector: QueryVector, words: Words, pool: int) -> None:
+    def _compare(self, backend: vectors.Comparison, words: Words, pool: int) -> None:
         """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
         connection, cosine_of = self.matches.connection, dict(backend.top(pool, self.files))
         nearest = vectors.chunks_of(connection, cosine_of, self.files).items()
         known = dict(sorted(nearest, key=lambda each: -cosine_of[each[1]])[:pool])
         others = {*words.sums, *self.lifts}.difference(known)
-        known |= vectors.vectors_of(connection, vector.identity_id, others)
+        known |= vectors.vectors_of(connection, backend.identity_id, others)
         cosine_of |= backend.cosines({*known.values()}.difference(cosine_of))
         self.cosines = {
             each: round(cosine_of[row_id], fusion.DECIMALS)
             for each, row_id in known.items()
             if row_id in cosine_of
         }
-        if not vector.tokens or not (tokens_of := token_rows.read(connection, known.values())):
+        vector = backend.query
+        if not isinstance(vector, LateVector):
+            return
+        if not (tokens_of := token_rows.read(connection, known.values())):
             return
         # Here, because only local models have token vectors, and numpy costs 110 ms.
         from memline.shared.search import late
 
-        fitted = token_rows.projection(connection, vector.identity_id)
+        fitted = token_rows.projection(connection, backend.identity_id)
         rarity = dict.fromkeys(self.question.light, 0.0) | words.rarity
         asked = late.question_tokens(self.question.text, vector.tokens, fitted, rarity)
         if asked is not None:

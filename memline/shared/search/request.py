@@ -20,6 +20,7 @@ from memline.shared.sources.paths import compile_pattern, is_private, is_storabl
 #: The options that leave files out.
 FILTERS = ("source", "path", "exclude", "tag", "since", "until")
 
+_FILES = "SELECT id, path, source, mtime_ns FROM files ORDER BY id"
 _SAID_DAYS = (
     "SELECT id, path, day, first_day, last_day FROM files"
     " WHERE day <> '' OR first_day <> '' OR path GLOB '*[0-9][0-9]*'"
@@ -93,22 +94,10 @@ def filters_of(request: SearchRequest) -> tuple[str, ...]:
     return given if request.private else (*given, "access")
 
 
-def path_filter(request: SearchRequest) -> Callable[[str], bool]:
-    """Return the test of a path by the globs of a request."""
-    is_wanted, is_unwanted = _named(request.path), _named(request.exclude)
+def _matcher(glob: str) -> Callable[[str], bool]:
+    """Return the test of a path by a glob; the path of a hit, or a name, also means a file with brackets.
 
-    def is_within(path: str) -> bool:
-        name = normalize("NFC", path.lstrip("/"))
-        return (not request.path or is_wanted(name)) and not (request.exclude and is_unwanted(name))
-
-    return is_within
-
-
-def _named(glob: str) -> Callable[[str], bool]:
-    """Return the test of a glob; a path as a hit has it, or a name, also means a file with brackets.
-
-    A glob that begins with `/` begins at the workspace or, of a file that lies elsewhere, at the root of the
-    disk.
+    A glob that begins with `/` begins at the workspace, or at the root of the disk.
     """
     glob = normalize("NFC", glob)
     literal, is_name = glob.lstrip("/"), "/" not in glob
@@ -131,25 +120,30 @@ def today_of(request: SearchRequest, now: float) -> date:
 
 def day_bounds(request: SearchRequest, now: float) -> tuple[date, date]:
     """Return the first and last day that a search is limited to. Raises ConfigError for an invalid date."""
-    today, since, until = today_of(request, now), request.since, request.until
-    first = parse_bound(since, today, option="--since") if since else date.min
-    return first, parse_bound(until, today, option="--until", is_end=True) if until else date.max
+    first, last, today = date.min, date.max, today_of(request, now)
+    if request.since:
+        first = parse_bound(request.since, today, option="--since")
+    if request.until:
+        last = parse_bound(request.until, today, option="--until", is_end=True)
+    return first, last
 
 
 def files_within(
     connection: Connection, request: SearchRequest, bounds: tuple[date, date], sources: tuple[str, ...] = ()
 ) -> list[int]:
     """List the ids of the files that pass, ascending; `sources` may be searched at all, all when empty."""
-    is_within = path_filter(request)
-    rows = connection.execute("SELECT id, path, source, mtime_ns FROM files ORDER BY id")
-    files = {
-        file_id: mtime_ns / 1e9
-        for file_id, path, source, mtime_ns in rows
-        if request.source in ("", source)
-        and (not sources or source in sources)
-        and (request.private or not is_private(path))
-        and is_within(path)
-    }
+    is_wanted, is_unwanted = _matcher(request.path), _matcher(request.exclude)
+    files = dict[int, float]()
+    for file_id, path, source, mtime_ns in connection.execute(_FILES):
+        name = normalize("NFC", path.lstrip("/"))
+        if (
+            request.source in ("", source)
+            and (not sources or source in sources)
+            and (request.private or not is_private(path))
+            and (not request.path or is_wanted(name))
+            and not (request.exclude and is_unwanted(name))
+        ):
+            files[file_id] = mtime_ns / 1e9
     for tag in filter(None, _texts(request.tag)):
         # `a,b` is two, unless a note has that as one.
         tagged = files_of_tag(connection, tag_key(tag))

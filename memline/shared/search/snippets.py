@@ -51,9 +51,10 @@ def snippet(lines: Sequence[str], needles: Sequence[Needle], by_meaning: Sequenc
     first, last = 0, len(lines)
     if skipped or sum(sizes) > MAX_CHARS:
         evidence = _evidence(lines, needles)
-        behind = {term for each in evidence[skipped:] for term in each}
-        is_empty = not any(map(str.strip, lines[skipped:]))
-        if is_empty or {term for each in evidence[:skipped] for term in each} - behind:
+        of_front, of_rest = (
+            {term for each in some for term in each} for some in (evidence[:skipped], evidence[skipped:])
+        )
+        if of_front - of_rest or not any(map(str.strip, lines[skipped:])):
             skipped = 0
         if by_meaning:
             # All matched words together weigh as much as all tokens.
@@ -64,15 +65,13 @@ def snippet(lines: Sequence[str], needles: Sequence[Needle], by_meaning: Sequenc
             ]
         first, last = _best_run(sizes, evidence, skipped)
     # What stands around it, as much on both sides.
-    size, sides = sum(sizes[first:last]) - 1, {-1, 1}
-    while sides:
-        for side in sorted(sides):
-            at = first - 1 if side < 0 else last
-            if skipped <= at < len(lines) and size + sizes[at] <= MAX_CHARS:
-                size += sizes[at]
-                first, last = min(first, at), max(last, at + 1)
-            else:
-                sides.remove(side)
+    room, is_wider = MAX_CHARS + 1 - sum(sizes[first:last]), True
+    while is_wider:
+        is_wider = False
+        for side in (first - 1, last):
+            if skipped <= side < len(lines) and sizes[side] <= room:
+                room -= sizes[side]
+                first, last, is_wider = min(first, side), max(last, side + 1), True
     while first < last - 1 and not lines[first].strip():
         first += 1
     while last > first + 1 and not lines[last - 1].strip():

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from string import ascii_lowercase
 from typing import NamedTuple
 
@@ -99,8 +100,12 @@ def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: i
         for term in terms
         if not (df[term.match] or df.get(forms.get(term.match, "")) or term.kind == "phrase")
     }
-    others, corrected = _stand_ins(matches, unknown.values(), files)
+    others = {match: any_of(term.fallbacks) for match, term in unknown.items() if term.fallbacks}
     df |= matches.counts(others.values(), files)
+    wrong = [term for match, term in unknown.items() if not df.get(others.get(match, ""))]
+    corrected = _corrected(matches, wrong, files)
+    others |= corrected
+    df |= matches.counts(corrected.values(), files)
     total, lookups, mass, rarity = matches.total(CHUNKS), list[Lookup](), 0.0, dict[str, float]()
     for term in terms:
         weights = {others.get(term.match, ""): FORM_WEIGHT}
@@ -126,25 +131,19 @@ def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: i
         lookups=lookups,
         mass=mass or 1.0,
         missing=[term for term in unknown.values() if term.typed],
-        meant=[others[each].strip('"') for each in corrected if df[others[each]]],
+        meant=[each.strip('"') for each in corrected.values()],
         rarity=rarity,
         needles=needles,
     )
 
 
-def _stand_ins(
-    matches: Matches, unknown: Collection[Term], files: str | None
-) -> tuple[dict[str, str], list[str]]:
-    """Return what stands in for the phrases of terms that no chunk has, and which of them are corrected."""
-    others = {term.match: any_of(term.fallbacks) for term in unknown if term.fallbacks}
-    df = matches.counts(others.values(), files)
-    wrong = [term for term in unknown if not df.get(others.get(term.match, "")) and term.label.isalpha()]
-    wrong = [term for term in wrong if len(term.label) in LETTERS][:MOST_SLIPS]
-    slips = {term.match: {*map(quoted, _slips(term.label))} for term in wrong}
-    known = matches.counts(set().union(*slips.values()), files) if slips else {}
-    best = {match: max(mine, key=lambda each: (known[each], each)) for match, mine in slips.items()}
-    corrected = {match: each for match, each in best.items() if known[each]}
-    return others | corrected, [*corrected]
+def _corrected(matches: Matches, unknown: Iterable[Term], files: str | None) -> dict[str, str]:
+    """Return the commonest word one letter away from each term that has one, by the phrase of the term."""
+    wrong = [term for term in unknown if term.label.isalpha() and len(term.label) in LETTERS]
+    slips = {term.match: [*map(quoted, _slips(term.label))] for term in wrong[:MOST_SLIPS]}
+    df = matches.counts(chain(*slips.values()), files)
+    best = {match: max(mine, key=lambda each: (df[each], each)) for match, mine in slips.items()}
+    return {match: each for match, each in best.items() if df[each]}
 
 
 def idf_of(total: int, df: int) -> float:

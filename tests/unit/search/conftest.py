@@ -3,17 +3,17 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Query
 from memline.shared.embedders import token_vectors
+from memline.shared.embedders.protocol import LateVector
 from memline.shared.index import identities, token_rows
 from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.search_index import SearchIndex
-from memline.shared.search.service import QueryVector, retrieve
+from memline.shared.search.service import retrieve
 from memline.shared.sources.chunking import split
 from tests.support.fake_embedder import FakeEmbedder
 from tests.support.index_rows import retarget
@@ -90,13 +90,12 @@ class Notes:
     def question(self, text):
         return self.embedder.embed_query(text, timeout_s=1)
 
-    def vector(self, text):
-        """The vector of a question, under the identity that was active after the last `embed`."""
-        identity_id = 0 if self.active is None else self.active.id
-        return QueryVector(embedding=self.question(text), identity_id=identity_id)
+    def vector(self, connection, active):
+        """Return what embeds a question."""
+        return self.question
 
-    def vector_with_tokens(self, text):
-        return replace(self.vector(text), tokens=tokens_of(text))
+    def vector_with_tokens(self, connection, active):
+        return lambda text: LateVector(self.question(text), tokens_of(text))
 
 
 def tokens_of(text):
@@ -111,11 +110,9 @@ def paths(index, question, **options):
     return [hit.path for hit in ask(index, question, **options).hits]
 
 
-def ask(index, question, *, max_results=10, settings=None, embed_query=None, clock=None, **options):
+def ask(index, question, *, max_results=10, settings=None, embedder=None, clock=None, **options):
     request = SearchRequest(query=question, max_results=max_results, **options)
-    return retrieve(
-        index, request, settings or Query(), embed_query=embed_query, clock=clock or ManualClock()
-    )
+    return retrieve(index, request, settings or Query(), embedder=embedder, clock=clock or ManualClock())
 
 
 @pytest.fixture

@@ -5,9 +5,11 @@ import pytest
 
 from memline.shared.config.schema import Hybrid, Query
 from memline.shared.embedders import token_vectors
+from memline.shared.embedders.protocol import LateVector
 from memline.shared.search import late
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.service import retrieve
+from tests.unit.search.conftest import tokens_of
 
 #: A direction a word.
 WORDS = ("deploy", "failed", "rollback", "tuesday", "coffee", "reset")
@@ -77,7 +79,7 @@ TOGETHER = "The valve of the boiler lost pressure. " + "Birds sing in the garden
 def found(notes, index, **hybrid):
     request = SearchRequest(query="boiler valve pressure", explain=True)
     settings = Query(hybrid=Hybrid(**hybrid))
-    return list(retrieve(index, request, settings, embed_query=notes.vector_with_tokens).hits)
+    return list(retrieve(index, request, settings, embedder=notes.vector_with_tokens).hits)
 
 
 def late_of(hit):
@@ -107,7 +109,7 @@ def test_a_light_word_of_a_question_is_no_evidence(notes, index):
     notes.give_tokens("a.md")
     request = SearchRequest(query="kind boiler valve?", explain=True)
 
-    (hit,) = retrieve(index, request, Query(), embed_query=notes.vector_with_tokens).hits
+    (hit,) = retrieve(index, request, Query(), embedder=notes.vector_with_tokens).hits
 
     assert late_of(hit) == pytest.approx(1, abs=0.02)
 
@@ -117,7 +119,7 @@ def test_without_token_vectors_nothing_changes(notes, index):
     notes.add("b.md", TOGETHER)
     notes.embed()
     request = SearchRequest(query="boiler valve pressure", explain=True)
-    plain = list(retrieve(index, request, Query(), embed_query=notes.vector).hits)
+    plain = list(retrieve(index, request, Query(), embedder=notes.vector).hits)
     assert found(notes, index) == plain
 
     notes.give_tokens("a.md", "b.md")
@@ -147,13 +149,10 @@ def test_a_snippet_shows_the_line_that_says_it_in_other_words(notes, index):
     notes.embed()
     notes.give_tokens("memory/a.md")
 
-    def snippet(tokens_of):
-        (hit,) = retrieve(
-            index,
-            SearchRequest(query="deploy"),
-            Query(),
-            embed_query=lambda _: notes.vector_with_tokens(tokens_of),
-        ).hits
+    def snippet(meaning):
+        vector = LateVector(notes.question("deploy"), tokens_of(meaning))
+        request = SearchRequest(query="deploy")
+        (hit,) = retrieve(index, request, Query(), embedder=lambda *_: lambda text: vector).hits
         return hit.snippet
 
     assert "deploy" in snippet("xylophone") and "failed" not in snippet("xylophone")

@@ -5,7 +5,6 @@ import pytest
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Hybrid, Mmr, Query
 from memline.shared.errors import ConfigError, ProviderLater
-from memline.shared.search.service import QueryVector
 from tests.unit.search.conftest import ask, paths
 
 TODAY = "2026-03-12"
@@ -154,7 +153,7 @@ def test_explain_has_terms_sum_cosine_late_and_rank(notes, index):
     notes.add("memory/kestrel.md", "Kestrels nest in the old barn.")
     notes.embed()
 
-    (hit,) = ask(index, "kestrel barn xyz", explain=True, embed_query=notes.vector).hits
+    (hit,) = ask(index, "kestrel barn xyz", explain=True, embedder=notes.vector).hits
     explanation = hit.to_json()["explain"]
 
     assert explanation.keys() == {"terms", "sum", "cosine", "late", "rank"}
@@ -171,30 +170,33 @@ def test_a_note_whose_vector_is_still_to_come_is_in_its_place(question, notes, i
     notes.give_tokens(*(f"memory/{number}.md" for number in range(12)))
     notes.add("memory/new.md", "Kestrels nest in the old barn.")
 
-    best, *_ = ask(index, question, explain=True, embed_query=notes.vector_with_tokens).hits
+    best, *_ = ask(index, question, explain=True, embedder=notes.vector_with_tokens).hits
 
     assert best.path == "memory/new.md"
     assert (best.explanation["cosine"], best.explanation["late"]) == (None, None)
 
 
-def failing(text):
-    raise ProviderLater("openai answered 429", hint="wait a minute, then search again")
+def failing(connection, active):
+    def embed(text):
+        raise ProviderLater("openai answered 429", hint="wait a minute, then search again")
+
+    return embed
 
 
-def short(text):
-    return QueryVector(embedding=bytes(12), identity_id=1)
+def short(connection, active):
+    return lambda text: bytes(12)
 
 
 @pytest.mark.parametrize(
-    ("embed_query", "reason"),
+    ("embedder", "reason"),
     [(failing, "openai answered 429"), (short, "the question has 3 dimensions, the index 32")],
 )
-def test_without_a_vector_of_the_question_keyword_hits_come_with_a_finding(notes, index, embed_query, reason):
+def test_without_a_vector_of_the_question_keyword_hits_come_with_a_finding(notes, index, embedder, reason):
     notes.add("memory/a.md", "Redis.")
     assert ask(index, "redis").findings == ()
     notes.embed()
 
-    answer = ask(index, "redis", embed_query=embed_query)
+    answer = ask(index, "redis", embedder=embedder)
 
     assert ([hit.path for hit in answer.hits], answer.mode) == (["memory/a.md"], "keyword")
     (finding,) = answer.findings
@@ -210,7 +212,7 @@ def test_fewer_hits_are_a_prefix_of_more(notes, opened, fusion, mmr):
     index, settings = opened(long_lived=True), Query(hybrid=Hybrid(fusion=fusion, mmr=Mmr(enabled=mmr)))
 
     def citations(wanted):
-        answer = ask(index, "kestrel barn", max_results=wanted, settings=settings, embed_query=notes.vector)
+        answer = ask(index, "kestrel barn", max_results=wanted, settings=settings, embedder=notes.vector)
         return [hit.citation for hit in answer.hits]
 
     most = citations(70)
@@ -225,7 +227,7 @@ def test_without_hybrid_only_vectors_answer(notes, index):
     notes.embed()
     settings = Query(hybrid=Hybrid(enabled=False))
 
-    by_meaning = ask(index, "redis", settings=settings, embed_query=notes.vector)
+    by_meaning = ask(index, "redis", settings=settings, embedder=notes.vector)
 
     assert (by_meaning.mode, by_meaning.hits[0].text_score) == ("vector", 0.0)
     assert ask(index, "redis", settings=settings).mode == "keyword"
@@ -255,7 +257,7 @@ def test_an_empty_list_says_why(notes, index):
     assert ask(index, "?!").notice == "the question has no word to look for"
     assert ask(index, "xylophone").notice == "nothing in the notes matches"
     assert "no file is within the filters" in ask(index, "redis", source="sessions").notice
-    assert "weaker than minScore 1" in ask(index, "quokka", min_score=1.0, embed_query=notes.vector).notice
+    assert "weaker than minScore 1" in ask(index, "quokka", min_score=1.0, embedder=notes.vector).notice
     assert ask(index, "what did I do last Tuesday", today=TODAY).notice.startswith("no note is of 2026-03-10")
 
 
@@ -282,7 +284,7 @@ def test_in_hybrid_an_id_comes_first_and_one_means_the_same(notes, index):
     notes.add("memory/id.md", f"{'word ' * 150} the deploy of b3b9895a was rolled back {'word ' * 150}")
     notes.embed()
 
-    first, *others = ask(index, "deploy deploy b3b9895a", embed_query=notes.vector).hits
+    first, *others = ask(index, "deploy deploy b3b9895a", embedder=notes.vector).hits
 
     assert (first.path, first.text_score) == ("memory/id.md", 1.0)
     assert first.score < 1.0 and all(hit.text_score < 1 for hit in others)

@@ -44,7 +44,7 @@ def way_of(index, notes):
 
 def ask(index, notes, question, **options):
     request = SearchRequest(query=question, max_results=20, min_score=0.0, **options)
-    return retrieve(index, request, Query(), embed_query=notes.vector).hits
+    return retrieve(index, request, Query(), embedder=notes.vector).hits
 
 
 QUESTIONS: list[tuple[str, dict[str, str]]] = [
