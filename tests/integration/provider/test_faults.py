@@ -130,8 +130,8 @@ def test_a_provider_that_stays_away_is_paused_and_found_again_by_the_next_run(pl
     assert report.vectors == {"embedded": 0, "cached": 0, "pending": TEXTS, "failed": 0}
     assert report.warning
     assert report.action
-    assert asked <= 4 * (health.REQUEST_RULES.max_failures + 3), (
-        "tries of a call and one text that tells whose fault it is; failures in a row and those in flight"
+    assert asked <= 4 * (health.REQUEST_RULES.max_failures + 5), (
+        "tries of a call: failures in a row, those in flight, the text that tells whose fault it is, two probes"
     )
     assert not again.failed
     assert place.contents().vectors == right
