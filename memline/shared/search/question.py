@@ -22,11 +22,9 @@ from memline.shared.sources.folding import fold, name_key
 from memline.shared.sources.tokens import dense_run, emoji_run, grams, has_dense
 from memline.shared.words import is_question, language_of, light_words, stop_words_of, words_of_days
 
-#: Characters of a question that are read: more is a pasted document.
-MAX_CHARS = 4_000
-
-#: Terms that are made of a question; the scorer takes the rarest of them.
-MAX_TERMS = 64
+#: Characters of a question that are read, and terms that are made of it: more is a pasted document. The
+#: scorer takes the rarest of them.
+MAX_CHARS, MAX_TERMS = 4_000, 64
 
 #: Words of a question that is also searched as one phrase: fewer stand together by chance.
 PHRASE_WORDS = range(3, 9)
@@ -183,7 +181,10 @@ class _Terms:
             self._add_phrase(typed, pieces, joined)
             return " "
         # `high-speed` and `and/or` are two words: as a phrase on top of them they lost 0.01 on abstracts.
-        is_id = _is_id(typed, pieces)
+        # `Ph.D` and `1/2` are no ids either.
+        is_dotted = "." in typed.strip(".") and len(typed) >= 6 and max(map(len, pieces)) >= 3
+        is_long = len(pieces) > 2 and typed.count("-") < len(pieces) - 1
+        is_id = "@" in typed or (is_dotted or is_long if is_of_words else len(typed) >= 4)
         if is_id or not is_of_words:
             looks = [joined] if 1 < len(pieces) < 4 else []
             if version := re.match(_VERSION, typed):
@@ -249,16 +250,6 @@ def _looks(word: str) -> tuple[str, ...]:
     if 1 < len(runs := re.findall(_RUN, word)) < 5:
         return (quoted(" ".join(runs)),)
     return (quoted(f"{word[0]} {word[1:]}"),) if word[0] in "etx" and word.isalpha() and len(word) > 4 else ()
-
-
-def _is_id(typed: str, pieces: list[str]) -> bool:
-    """Tell an id from words with a mark between them: `and/or`, `Ph.D`, `1/2`."""
-    if "_" in typed or "@" in typed:
-        return True
-    if not all(map(str.isalpha, pieces)):
-        return len(typed) >= 4
-    is_dotted = "." in typed.strip(".") and len(typed) >= 6 and max(map(len, pieces)) >= 3
-    return is_dotted or (len(pieces) > 2 and typed.count("-") < len(pieces) - 1)
 
 
 def _runs(words: list[str]) -> dict[str, str]:

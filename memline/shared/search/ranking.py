@@ -227,7 +227,10 @@ class Ranking(Struct):
         days = ", ".join(dict.fromkeys(map(str, self.question.days)))
         said = [f"no note is of {days}"] if days and not self.has_dated else []
         if hits:
-            said += _lacking(self.missing, self.words.meant)
+            missing, meant = self.missing, self.words.meant[:MOST_NAMED]
+            named = ", ".join(missing[:MOST_NAMED]) + (" …" if len(missing) > MOST_NAMED else "")
+            said += [f"nothing that was searched holds: {named}"] if missing else []
+            said += [f"searched instead: {', '.join(meant)}"] if meant else []
         else:
             said.append(self._reason_of_nothing())
             said += [] if self.request.private else [PRIVATE]
@@ -246,12 +249,3 @@ class Ranking(Struct):
         if not self.question.terms and self.mode == "keyword" and not self.question.days:
             return "the question has no word to look for"
         return "nothing in the notes matches"
-
-
-def _lacking(missing: Sequence[str], meant: Sequence[str]) -> list[str]:
-    """Name the words of a question that stand nowhere, and what was searched for some of them instead."""
-    if not missing:
-        return []
-    named = ", ".join(missing[:MOST_NAMED]) + (" …" if len(missing) > MOST_NAMED else "")
-    instead = [f"searched instead: {', '.join(meant[:MOST_NAMED])}"] if meant else []
-    return [f"nothing that was searched holds: {named}", *instead]

@@ -29,7 +29,7 @@ _SAID_DAYS = (
 _TAGGED = "SELECT file_id FROM tags WHERE tag = ?1 OR tag >= ?1 || '/' AND tag < ?1 || '0'"
 
 
-class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
+class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A question and its options, and what the caller may see.
 
     None and empty take the settings, or limit nothing. Limits of requests are in `producers.api.calls`, below
@@ -60,14 +60,12 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
 def search_request(query: str, *, private: bool = True, **options: Any) -> SearchRequest:
     """Make a request of the options that a caller gave: None is left out, and so is the source `all`.
 
-    Raises BadRequest for a value that no option takes, a MemlineError for one that is not valid Unicode, and
-    TypeError for a name that no option has.
+    Raises BadRequest for what is no option, or no value of one, and a MemlineError for one that is not valid
+    Unicode.
     """
     given = {name: each for name, each in options.items() if each is not None}
     if given.get("source") == "all":
         del given["source"]
-    if unknown := given.keys() - {*SearchRequest.__struct_fields__}:
-        raise TypeError(f"there is no option {min(unknown)!r}")
     try:
         request = msgspec.convert({"query": query, "private": private, **given}, SearchRequest)
     except msgspec.ValidationError as error:

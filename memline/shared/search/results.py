@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
-from msgspec import field
 
 from memline.shared.finding import Finding, worst
 from memline.shared.sources.tokens import has_dense
@@ -71,7 +70,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     #: Why another backend or provider than the configured one is in use: {"from", "reason"}; None when not.
     fallback: dict[str, str] | None = None
-    behind: Behind = field(default_factory=Behind)
+    behind: Behind = Behind()
     #: What is wrong, most urgent first: what the search met, and what who answers adds.
     findings: tuple[Finding, ...] = ()
     #: Why the list is as it is, when nothing is wrong: no match, an empty index, filters that leave nothing.

@@ -45,11 +45,8 @@ FOUND_ENOUGH, FOUND_SOME, MANY = 200, 50, 500
 #: Chunks from which on a term is not read any more once enough are found: it cannot tell the best apart.
 COMMON = 10_000
 
-#: Files whose names fit best, and how many chunks of each have that added.
-NAMED, NAMED_CHUNKS = 100, 20
-
-#: Names that commoner terms score.
-NAMED_POOL = 400
+#: Names that commoner terms score, files whose names fit best, and how many chunks of each have that added.
+NAMED_POOL, NAMED, NAMED_CHUNKS = 400, 100, 20
 
 #: What words that stand together add, within how many characters, and for how many of the best chunks.
 NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 20
