@@ -131,7 +131,7 @@ def test_a_provider_that_stays_away_is_paused_and_found_again_by_the_next_run(pl
     assert report.warning
     assert report.action
     assert asked <= 4 * (health.REQUEST_RULES.max_failures + 5), (
-        "tries of a call: failures in a row, those in flight, the text that tells whose fault it is, two probes"
+        "tries of a call: failures in a row, those in flight, the text that tells whose fault it is, probes"
     )
     assert not again.failed
     assert place.contents().vectors == right
