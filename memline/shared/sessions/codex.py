@@ -82,9 +82,5 @@ def _find(settings: AgentSettings) -> SessionFiles:
     )
 
 
-FORMAT = TranscriptFormat(
-    name=NAME,
-    relevant=rb'"type"\s*:\s*"(?:user_message|UserMessage|message|thread_rolled_back)"',
-    said=said,
-    find=_find,
-)
+_RELEVANT = rb'"type"\s*:\s*"(?:user_message|UserMessage|message|thread_rolled_back)"'
+FORMAT = TranscriptFormat(name=NAME, relevant=_RELEVANT, said=said, find=_find)

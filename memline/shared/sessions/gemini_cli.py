@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.sessions.said import Record, Said, seconds_of
+from memline.shared.sessions.said import Record, Said, seconds_of, text_of
 from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, open_file, within
 from memline.shared.sources.safe_open import FileRefused
 
@@ -36,25 +36,16 @@ def said(records: Iterable[Record]) -> Iterator[Said]:
             for each in known[known.index(target) if target in messages else 0 :]:
                 del messages[each]
             continue
-        at, content = seconds_of(record.get("timestamp")), record.get("content")
-        message = Said(line=line, at=at)
+        role, text = "", text_of(record.get("content"))
         if record.get("type") == "gemini":
-            message = Said(line=line, at=at, role="assistant", text=_text_of(content))
+            role = "assistant"
         elif record.get("type") == "user":
             shown = record.get("displayContent")
-            text = _text_of(content if shown is None else shown).partition(_REFERENCED)[0].strip()
-            message = Said(line=line, at=at, role="user", text="" if text.startswith(_CONTEXT) else text)
+            text = (text if shown is None else text_of(shown)).partition(_REFERENCED)[0].strip()
+            role = "" if text.startswith(_CONTEXT) else "user"
+        message = Said(line=line, at=seconds_of(record.get("timestamp")), role=role, text=text)
         messages[identity if isinstance(identity, str) else line] = message
     yield from sorted(messages.values(), key=lambda message: message.line)
-
-
-def _text_of(content: object) -> str:
-    """Return the text of a message: a text, a part, or the parts of text among others."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else [content]
-    texts = (part.get("text") if isinstance(part, dict) else part for part in parts)
-    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _find(settings: AgentSettings) -> SessionFiles:
@@ -79,6 +70,5 @@ def _place_of(project: Path) -> str:
         return ""
 
 
-FORMAT = TranscriptFormat(
-    name=NAME, relevant=rb'"type"\s*:\s*"(?:user|gemini)"|"\$rewindTo"', said=said, find=_find
-)
+_RELEVANT = rb'"type"\s*:\s*"(?:user|gemini)"|"\$rewindTo"'
+FORMAT = TranscriptFormat(name=NAME, relevant=_RELEVANT, said=said, find=_find)

@@ -49,11 +49,9 @@ class OpenClawTranscripts(SessionFiles):
         self._database = Path(self.root, "agents", agent, "agent", "openclaw-agent.sqlite")
 
     def folders(self) -> list[str]:
-        """Return the folder of the files, and the one of the database."""
         return [str(self._folder), str(self._database.parent)]
 
     def discover(self) -> Discovery:
-        """Find all transcripts, and all that look so but cannot be read."""
         files = super().discover()
         if not self._has_rows():
             return files
@@ -85,7 +83,6 @@ class OpenClawTranscripts(SessionFiles):
 
     @contextmanager
     def open(self, path: str) -> Iterator[OpenTranscript]:
-        """Open the transcript of a ledger path for a block. Raises FileRefused."""
         session = path.removeprefix(TRANSCRIPT_PREFIX).removesuffix(".jsonl")
         if self._has_rows():
             with reading_database(NAME, self._database) as connection:

@@ -60,7 +60,6 @@ class OpencodeSessions:
         self._is_within = stores.within(settings.workspace)
 
     def discover(self) -> Discovery:
-        """Find all sessions that were held in the workspace."""
         if not self._database.exists():
             return Discovery()
         try:
@@ -71,7 +70,6 @@ class OpencodeSessions:
 
     @contextmanager
     def open(self, path: str) -> Iterator[stores.OpenTranscript]:
-        """Open the session of a ledger path for a block. Raises FileRefused."""
         with stores.reading_database(NAME, self._database) as connection:
             for session, file in self._sessions(connection):
                 if file.path == path:
@@ -81,7 +79,6 @@ class OpencodeSessions:
         raise stores.gone()
 
     def folders(self) -> list[str]:
-        """Return the folder of the database."""
         return [str(self._database.parent)]
 
     def _sessions(self, connection: Connection) -> Iterator[tuple[str, DiscoveredFile]]:
@@ -93,7 +90,7 @@ class OpencodeSessions:
 
 
 def said(records: Iterable[Record]) -> Iterator[Said]:
-    """Yield what the lines of this module say."""
+    """Yield what the lines say that `open` makes."""
     for line, record in records:
         role, text, title = (as_text(record.get(name)) for name in ("role", "text", "title"))
         title = "" if title.startswith(_UNTITLED) else title

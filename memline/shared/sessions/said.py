@@ -109,10 +109,10 @@ def seconds_of(stamp: object) -> float:
 
 
 def text_of(content: object, kind: str = "text") -> str:
-    """Return the text of a message: a text, or the blocks of a kind among others."""
+    """Return the text of a message: a text, or the blocks among others that are of a kind, or of none."""
     if isinstance(content, str):
         return content
-    blocks = [each for each in map(as_dict, as_list(content)) if each.get("type") == kind]
+    blocks = [each for each in map(as_dict, as_list(content)) if each.get("type", kind) == kind]
     return "\n".join(each["text"] for each in blocks if isinstance(each.get("text"), str))
 
 

@@ -86,12 +86,10 @@ class SessionFiles:
         self._is_own, self._belongs = is_own, belongs
 
     def folders(self) -> list[str]:
-        """Return the folders of sessions, and those in which more of them may appear."""
         above = [each for pattern in self._patterns for each in accumulate(pattern.split("/"), os.path.join)]
         return [self.root, *self._matching(above)]
 
     def discover(self) -> Discovery:
-        """Find all sessions, and all that look so but cannot be read."""
         files, issues = list[DiscoveredFile](), list[str]()
         above = os.path.join(self.root, self._patterns[0].partition("*")[0]).rstrip(os.sep)
         for folder in self._matching(self._patterns) or [above]:
@@ -106,7 +104,6 @@ class SessionFiles:
         return Discovery(files=tuple(files), issues=tuple(issues))
 
     def open(self, path: str) -> AbstractContextManager[OpenTranscript]:
-        """Open the session of a ledger path for a block. Raises FileRefused."""
         name = os.path.basename(path)
         for folder in self._matching(self._patterns):
             absolute = os.path.join(folder, name)

@@ -3,8 +3,6 @@
 The builtin index is kept beside it: it answers within the same second, and a minute later qmd is tried again.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -7,8 +7,6 @@
     state.json                    what was done last, and what failed
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -16,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -68,7 +65,6 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 class Collection(msgspec.Struct, frozen=True):
     """A folder that qmd searches, or files of it."""
 
-    name: str
     #: Absolute.
     root: str
     #: Glob of its files.
@@ -94,7 +90,8 @@ class QmdHome:
         self.exports = Path(os.path.join(settings.workspace, named))
         #: Says which files are memory by the rules that the builtin backend has.
         self.paths = MemoryPaths.of(settings)
-        self.collections = {each.name: each for each in self._named()}
+        #: By the names that qmd knows.
+        self.collections = self._named()
         #: The command that runs in the background, and whether nothing is run any more.
         self._running: subprocess.Popen[str] | None = None
         self.is_stopped = False
@@ -209,24 +206,22 @@ class QmdHome:
         located = self.paths.locate(absolute)
         return (located.path, MEMORY) if located else None
 
-    def _named(self) -> Iterator[Collection]:
-        """Yield every collection under a name of its own, each folder and mask once."""
-        taken, seen = Counter[str](), set[tuple[str, str]]()
-        for base, root, mask, source in self._wanted():
-            if (root, mask) not in seen:
-                seen.add((root, mask))
+    def _named(self) -> dict[str, Collection]:
+        """Return every collection by a name of its own, each folder and mask once."""
+        named = dict[str, Collection]()
+        for base, collection in self._wanted():
+            if collection not in named.values():
                 name = f"{base}-{_plain(self._settings.agent)}"
-                taken[name] += 1
-                numbered = f"{name}-{taken[name]}" if taken[name] > 1 else name
-                yield Collection(name=numbered, root=root, mask=mask, source=source)
+                named[f"{name}-{len(named)}" if name in named else name] = collection
+        return named
 
-    def _wanted(self) -> Iterator[tuple[str, str, str, str]]:
+    def _wanted(self) -> Iterator[tuple[str, Collection]]:
         qmd, memory, workspace = self._qmd, self._settings.memory, self.paths.workspace
         if qmd.include_default_memory and MEMORY in memory.sources:
             for number, note in enumerate(() if self.paths.is_whole else LONG_TERM):
-                yield "memory-alt" if number else "memory-root", workspace, note, MEMORY
+                yield "memory-alt" if number else "memory-root", Collection(workspace, note)
             folder = workspace if self.paths.is_whole else os.path.join(workspace, MEMORY_FOLDER)
-            yield "memory-dir", folder, _ANY, MEMORY
+            yield "memory-dir", Collection(folder, _ANY)
         # The settings add `memory.qmd.paths` to `extraPaths`; only there an entry has a name.
         extras = [(each.path, each.pattern, each.name) for each in qmd.paths]
         extras += [(each.path, each.pattern, "") for each in memory.extra_paths]
@@ -234,9 +229,9 @@ class QmdHome:
             path = os.path.normpath(os.path.join(workspace, os.path.expanduser(named.strip())))
             root, mask = os.path.split(path) if os.path.isfile(path) else (path, pattern)
             mask = _ANY if mask in ("", ANY_MARKDOWN) else mask
-            yield _plain(title) or f"custom-{number}", root, mask, MEMORY
+            yield _plain(title) or f"custom-{number}", Collection(root, mask)
         if qmd.sessions.enabled:
-            yield "sessions", str(self.exports), "**/*.md", SESSIONS
+            yield "sessions", Collection(str(self.exports), "**/*.md", SESSIONS)
 
 
 def _kill(process: subprocess.Popen[str]) -> None:

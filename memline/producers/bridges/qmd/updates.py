@@ -1,7 +1,5 @@
 """Keep qmd's index up to date: at the start, every few minutes and after changes, beside the questions."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import threading
@@ -126,8 +124,8 @@ class Updater:
 
     def _make_collections(self) -> None:
         """Make those that are missing, and remove those that are not wanted or are of another folder."""
-        there = filter(lambda each: each.is_there, self.home.collections.values())
-        wanted = {each.name: (each.root, each.mask) for each in there}
+        collections = self.home.collections.items()
+        wanted = {name: (each.root, each.mask) for name, each in collections if each.is_there}
         known, limit = self.home.state.collections, self._qmd.update.command_timeout_ms
         for name in known.keys() | wanted.keys():
             if known.get(name) == wanted.get(name):
