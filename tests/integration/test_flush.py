@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from memline.producers.watching.flush_sessions import FlushSessions
-from memline.shared.clock import ManualClock
 from memline.shared.config.load import load
 from memline.shared.flush.flush import flush
 from tests.support.chat_server import ChatServer
+from tests.support.clock import ManualClock
 from tests.support.process import memline, memline_without_rights, running_memline
 from tests.support.workspace import until
 

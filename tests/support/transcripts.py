@@ -4,11 +4,11 @@ import json
 from functools import partial
 from pathlib import Path
 
-from memline.shared.clock import ManualClock
 from memline.shared.config.environment import PROGRAMS
 from memline.shared.config.schema import AgentSettings, Experimental, MemorySearch
 from memline.shared.sessions.programs import FORMATS
 from memline.shared.sessions.read_session import read_session
+from tests.support.clock import ManualClock
 
 
 def said(role, text, *, at="2026-02-10T10:00:00.000Z"):

@@ -1,7 +1,7 @@
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.index_writer import IndexWriter
+from tests.support.clock import ManualClock
 from tests.support.index_rows import MODEL_A, file_row, retarget
 
 

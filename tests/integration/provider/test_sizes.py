@@ -5,7 +5,6 @@ from contextlib import closing
 
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.embedders.remote_embedder import RemoteEmbedder
 from memline.shared.index.vectors import Backlog
 from memline.shared.queue import broker
@@ -18,6 +17,7 @@ from memline.shared.queue.messages import (
 from memline.workers import context as workers_context
 from memline.workers.context import Context
 from tests.integration.provider.conftest import NOTES, TEXTS, with_notes
+from tests.support.clock import ManualClock
 from tests.support.embedding_server import GeminiServer
 from tests.support.index_rows import backlog, file_row, retarget
 from tests.support.workspace import remote

@@ -4,11 +4,11 @@ import pytest
 
 from memline.producers.actions.append_entry import MAX_HEADING_CHARS, append
 from memline.producers.chats import chat_of
-from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest
 from memline.shared.sources.append import AppendRefused
 from memline.shared.sources.paths import MemoryPaths
+from tests.support.clock import ManualClock
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from memline.producers.agents.session_context import session_context
 from memline.producers.chats import chat_of
-from memline.shared.clock import ManualClock
 from memline.shared.config.load import Options, load
+from tests.support.clock import ManualClock
 
 #: 2026-02-10, 23:30 in UTC: the next day in Berlin.
 CLOCK = ManualClock(1_770_766_200.0)

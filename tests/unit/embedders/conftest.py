@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, ConfigFile, MemorySearch, ModelsBlock, Remote
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.gemini import GeminiEmbedder
 from memline.shared.embedders.openai import OpenAIEmbedder, VoyageEmbedder
 from memline.shared.embedders.remote_embedder import RemoteEmbedder
+from tests.support.clock import ManualClock
 from tests.support.embedding_server import EmbeddingServer
 
 KEY = "sk-test-0123456789abcdef"

@@ -6,12 +6,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.http import HttpClient, parse_json
 from memline.shared.embedders.openai import OpenAIEmbedder
 from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, noted_attempts
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
+from tests.support.clock import ManualClock
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.tls_proxy import CERTIFICATE, TlsProxy
 from tests.unit.embedders.conftest import KEY

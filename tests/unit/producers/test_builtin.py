@@ -4,10 +4,10 @@ import pytest
 
 from memline.producers import store_changes
 from memline.producers.builtin import catch_up
-from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, MemorySearch, Sync
 from memline.shared.embedders.choice import choose
 from memline.shared.index_writer import IndexWriter
+from tests.support.clock import ManualClock
 
 
 def look(tmp_path, *, may_write=True, on_search=True, clock=None):

@@ -1,7 +1,7 @@
 """Files are handed to the chunk workers a window at a time."""
 
-from memline.shared.clock import ManualClock
 from memline.shared.queue import feed
+from tests.support.clock import ManualClock
 
 
 def test_a_feeder_enqueues_again_what_does_not_arrive_later_each_time(

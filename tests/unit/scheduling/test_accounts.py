@@ -5,13 +5,13 @@ from contextlib import closing
 import pytest
 from msgspec.structs import replace
 
-from memline.shared.clock import ManualClock
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.errors import IndexFault
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
+from tests.support.clock import ManualClock
 from tests.support.index_rows import MODEL_A, fail, file_row, lease_all, use
 
 

@@ -8,7 +8,6 @@ from multiprocessing import get_context
 import msgspec
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.config.installation import Ceilings, PriceEntry
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index.accounts import AccountFile
@@ -16,6 +15,7 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling.budget import NO_PRICE, QUESTIONS, TEXTS_SHARE, Budget, Charge, spent
 from memline.shared.scheduling.embed_results import Usage
+from tests.support.clock import ManualClock
 from tests.support.index_rows import MODEL_A, answer, backlog, fail, file_row, retarget
 
 #: 0.02 dollars a million tokens by requests.

@@ -8,9 +8,9 @@ from contextlib import closing
 
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.index.accounts import AccountFile
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S, FileLimits, costs
+from tests.support.clock import ManualClock
 
 #: A call that a minute holds eighteen of.
 CALL = costs(tokens=1, max_requests=20)

@@ -5,7 +5,6 @@ from typing import Any, cast
 
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.config.installation import Ceilings
 from memline.shared.config.schema import AgentSettings, ConfigFile, MemorySearch, Remote
 from memline.shared.embedders.protocol import Identity
@@ -15,6 +14,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling.budget import spent
 from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.questions import COOLDOWN_SHARE, QueryEmbedder
+from tests.support.clock import ManualClock
 
 ACTIVE = IdentityRow(id=1, identity=Identity(provider="openai", model="m"), base_url="", vector_dims=2)
 

@@ -4,7 +4,6 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Query
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.protocol import LateVector
@@ -15,6 +14,7 @@ from memline.shared.search.request import SearchRequest
 from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.service import retrieve
 from memline.shared.sources.chunking import split
+from tests.support.clock import ManualClock
 from tests.support.fake_embedder import FakeEmbedder
 from tests.support.index_rows import retarget
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Hybrid, Mmr, Query
 from memline.shared.errors import ConfigError, ProviderLater
+from tests.support.clock import ManualClock
 from tests.unit.search.conftest import ask, paths
 
 TODAY = "2026-03-12"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.sessions.openclaw import FORMAT
 from memline.shared.sessions.openclaw_store import OpenClawTranscripts
 from memline.shared.sessions.read_session import read_session
 from memline.shared.sessions.stores import SessionFiles
+from tests.support.clock import ManualClock
 from tests.support.openclaw_rows import SessionDatabase
 from tests.support.transcripts import opening, said, sessions_folder, talk, tool_result
 

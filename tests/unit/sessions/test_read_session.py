@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memline.shared.clock import ManualClock
 from memline.shared.sessions import read_session as module
 from memline.shared.sessions import stores
 from memline.shared.sessions.openclaw import FORMAT
 from memline.shared.sessions.read_session import read_session
 from memline.shared.sessions.stores import open_file
 from memline.shared.sources.tokens import weighted_length
+from tests.support.clock import ManualClock
 from tests.support.transcripts import opening, said, talk, tool_result
 
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memline.shared.clock import ManualClock
 from memline.shared.sources import append as module
 from memline.shared.sources.append import (
     AppendRefused,
@@ -20,6 +19,7 @@ from memline.shared.sources.append import (
     last_heading,
     long_term_entry,
 )
+from tests.support.clock import ManualClock
 
 MOMENT = datetime(2026, 2, 10, 14, 32, tzinfo=UTC)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memline.shared.clock import ManualClock
 from memline.shared.sources.reading import Reading, decode, read_file
+from tests.support.clock import ManualClock
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Secrets of transcripts reach nothing that is kept."""
 
-from memline.shared.clock import ManualClock
 from memline.shared.sessions import read_session
 from memline.shared.sync.read_file import FileReader
+from tests.support.clock import ManualClock
 from tests.support.transcripts import said, session_settings, sessions_folder
 
 

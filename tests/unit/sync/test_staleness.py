@@ -2,9 +2,9 @@ import threading
 
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.errors import IndexCorrupt
 from memline.shared.sync.staleness import CHEAP_S, SHARE, DiskState, Staleness
+from tests.support.clock import ManualClock
 
 
 class Looks:

@@ -4,10 +4,10 @@ import pytest
 
 from memline.producers.watching import follow as follow_module
 from memline.producers.watching.follow import Follower
-from memline.shared.clock import ManualClock
 from memline.shared.errors import QueueError
 from memline.shared.index import driver, jobs
 from memline.shared.queue import feed as feed_module
+from tests.support.clock import ManualClock
 from tests.support.transcripts import opening, said, sessions_folder, talk
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"}, sync={"watch": False, "intervalMinutes": 1})

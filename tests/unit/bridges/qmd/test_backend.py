@@ -12,8 +12,8 @@ from memline.producers.builtin import met_by_backend
 from memline.producers.chats import chat_of
 from memline.producers.memory import Memory
 from memline.producers.reports.doctor import examine_agent
-from memline.shared.clock import ManualClock
 from memline.shared.errors import AccessDenied
+from tests.support.clock import ManualClock
 from tests.support.process import end, running_memline
 from tests.support.qmd import row
 from tests.support.transcripts import opening, said, sessions_folder
