@@ -1,15 +1,12 @@
-"""What answers the questions of a memory, and what a run of it reports: the builtin index, or qmd."""
+"""What a memory is asked, and what it reports of its work."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from memline.shared.finding import Finding, worst
-from memline.shared.search.request import SearchRequest
-from memline.shared.search.results import Answer
-from memline.shared.sources.excerpt import Excerpt
 from memline.shared.values import to_json
 from memline.shared.words import cite
 
@@ -115,34 +112,3 @@ class LinkCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, object]:
         return to_json(self)
-
-
-class Backend(Protocol):
-    """Searches, reads and follows the notes of one agent. Safe to use from several threads."""
-
-    def ask(self, request: SearchRequest, *, met: tuple[Finding, ...] = ()) -> Answer:
-        """Answer a request; `met`: what the caller met before.
-
-        Raises IndexFaults, and ConfigError for a bad date.
-        """
-
-    def get(self, asked: Asked, *, private: bool) -> Excerpt:
-        """Read part of a note or a past conversation. Raises PathNotAllowed, AccessDenied and BadRequest."""
-
-    def lint(self, *, private: bool) -> LinkCheck:
-        """Look at the files, then check the links of the notes. Raises IndexFaults."""
-
-    def sync(self, *, force: bool, re_embed: bool, accept_removals: bool, **hooks: Any) -> IndexReport:
-        """Bring everything up to date and wait for it. Raises IndexFaults."""
-
-    def status(self, *, deep: bool, met: tuple[Finding, ...] = ()) -> dict[str, Any]:
-        """Collect what `memline status --json` says of the agent; `met`: as in `ask`."""
-
-    def met(self) -> tuple[Finding, ...]:
-        """Return what keeps this backend from answering by itself."""
-
-    def look(self) -> None:
-        """Take in a note that this process has just changed. Raises IndexFaults."""
-
-    def close(self) -> None:
-        """Free what is open; the next call opens it again."""

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
-from memline.producers.backends import Asked, Backend, IndexReport, LinkCheck
+from memline.producers.backends import Asked, IndexReport, LinkCheck
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
@@ -25,15 +25,14 @@ from memline.shared.sync.plan import IndexState, make_plan, read_index_state
 from memline.shared.sync.staleness import DiskState, Staleness
 
 
-def choose(settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> Backend:
+def choose(settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> Builtin:
     """Make the backend that the configuration names."""
-    builtin = Builtin(settings, agent, long_lived=long_lived, clock=clock)
     if agent.content.memory.backend != "qmd":
-        return builtin
+        return Builtin(settings, agent, long_lived=long_lived, clock=clock)
     # 20 ms, which only those pay who have it.
     from memline.producers.bridges.qmd.backend import QmdBackend
 
-    return QmdBackend(agent, builtin, long_lived=long_lived, clock=clock)
+    return QmdBackend(settings, agent, long_lived=long_lived, clock=clock)
 
 
 def met_by_backend(settings: Settings, agent: AgentSettings) -> tuple[Finding, ...]:
@@ -43,7 +42,7 @@ def met_by_backend(settings: Settings, agent: AgentSettings) -> tuple[Finding, .
 
 
 class Builtin:
-    """The backend of Memline's own index."""
+    """Searches, reads and follows the notes of one agent. Safe to use from several threads."""
 
     def __init__(self, settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> None:
         self._settings = settings
@@ -54,6 +53,10 @@ class Builtin:
         self._parts: tuple[Answerer, Staleness] | None = None
 
     def ask(self, request: SearchRequest, *, met: tuple[Finding, ...] = ()) -> Answer:
+        """Answer a request; `met`: what the caller met before.
+
+        Raises IndexFaults, and ConfigError for a bad date.
+        """
         search, staleness = self._searching()
         try:
             return search.ask(request, staleness.state(), met=met)
@@ -98,9 +101,11 @@ class Builtin:
         return report(self._settings, self._agent, deep=deep, met=met)
 
     def met(self) -> tuple[Finding, ...]:
+        """Return what keeps this backend from answering by itself."""
         return ()
 
     def look(self) -> None:
+        """Take in a note that this process has just changed. Raises IndexFaults."""
         if self._long_lived or self._parts is not None:
             self._searching()[1].look_now()
 

@@ -11,11 +11,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from memline.producers.backends import Asked, Backend, IndexReport, LinkCheck
+from memline.producers.backends import Asked, IndexReport
 from memline.producers.bridges.qmd.home import PREFIX, QmdFailed
 from memline.producers.bridges.qmd.updates import Updater
+from memline.producers.builtin import Builtin
 from memline.producers.read_note import cited_part
 from memline.shared.clock import Clock
+from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.errors import AccessDenied
@@ -52,22 +54,22 @@ class Result(msgspec.Struct, frozen=True):
     snippet: str = ""
 
 
-class QmdBackend:
-    """The backend of qmd, with the builtin one behind it."""
+class QmdBackend(Builtin):
+    """The builtin backend, with qmd before it."""
 
-    def __init__(self, settings: AgentSettings, builtin: Backend, *, long_lived: bool, clock: Clock) -> None:
-        self._settings, self._qmd, self._builtin = settings, settings.content.memory.qmd, builtin
-        self._long_lived, self._clock = long_lived, clock
-        self._updater = Updater(settings, clock=clock)
+    def __init__(self, settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> None:
+        super().__init__(settings, agent, long_lived=long_lived, clock=clock)
+        self._qmd = agent.content.memory.qmd
+        self._updater = Updater(agent, clock=clock)
         self._home = self._updater.home
-        self._staleness = Staleness(lambda: DiskState(files_behind=self._updater.behind()))
+        self._qmd_staleness = Staleness(lambda: DiskState(files_behind=self._updater.behind()))
         if long_lived:
             self._updater.start_on_boot()
 
     def ask(self, request: SearchRequest, *, met: tuple[Finding, ...] = ()) -> Answer:
         # qmd does not know the filters of a question, nor what may be shown in a group.
         if not request.query.strip() or filters_of(request):
-            return self._builtin.ask(request, met=met)
+            return super().ask(request, met=met)
         state = self._home.state
         reason, action = state.failure, state.action
         if not reason or not 0 <= self._clock.now() - state.failed_at < RETRY_S:
@@ -75,17 +77,17 @@ class QmdBackend:
                 return self._ask_qmd(request)
             except QmdFailed as error:
                 reason, action, state = error.message, error.hint, self._home.state
-                _log.warning("qmd.failed", agent=self._settings.agent, error=reason)
+                _log.warning("qmd.failed", agent=self._agent.agent, error=reason)
                 # One that reads the notes for the first time has not failed.
                 if state.updated_at or state.update_error:
                     self._home.save(failure=reason, failed_at=self._clock.now(), action=action)
-        answer = self._builtin.ask(request, met=(*met, _failing(reason, action)))
+        answer = super().ask(request, met=(*met, _failing(reason, action)))
         return replace(answer, fallback={"from": "qmd", "reason": reason})
 
     def get(self, asked: Asked, *, private: bool) -> Excerpt:
         path, part = cited_part(asked)
         if not path.startswith(PREFIX):
-            return self._builtin.get(asked, private=private)
+            return super().get(asked, private=private)
         if not private:
             raise AccessDenied(
                 "past conversations are private: not read in a group, nor by a subagent",
@@ -95,11 +97,8 @@ class QmdBackend:
         located = FileLocation(path=path, absolute=str(exports / Path(path).name), anchor=str(exports))
         return read_file_excerpt(located, part, clock=self._clock)
 
-    def lint(self, *, private: bool) -> LinkCheck:
-        return self._builtin.lint(private=private)
-
     def sync(self, *, force: bool, re_embed: bool, accept_removals: bool, **hooks: Any) -> IndexReport:
-        report = self._builtin.sync(force=force, re_embed=re_embed, accept_removals=accept_removals, **hooks)
+        report = super().sync(force=force, re_embed=re_embed, accept_removals=accept_removals, **hooks)
         try:
             self._updater.run()
         except QmdFailed as error:
@@ -112,7 +111,7 @@ class QmdBackend:
     def status(self, *, deep: bool, met: tuple[Finding, ...] = ()) -> dict[str, Any]:
         state, qmd, behind = self._home.state, self._qmd, self._updater.behind()
         met += self.met()
-        report = self._builtin.status(deep=deep, met=met)
+        report = super().status(deep=deep, met=met)
         if not met:
             common = [each for each in report["findings"] if each["agent"] is None]
             report["findings"] = [each.to_json() for each in self._findings()] + common
@@ -154,21 +153,21 @@ class QmdBackend:
         return tuple(_failing(*each) for each in failures.items())
 
     def look(self) -> None:
-        self._builtin.look()
+        super().look()
         if self._long_lived:
             self._updater.start()
 
     def close(self) -> None:
         self._updater.close()
-        self._builtin.close()
+        super().close()
 
     def _findings(self) -> tuple[Finding, ...]:
         """Return what is wrong while qmd answers: nothing of the index and the provider behind it."""
-        nothing, on_disk = Choice(requested=NONE, provider=NONE), self._staleness.state()
-        return check(Facts(self._settings, nothing, None, now=self._clock.now(), on_disk=on_disk))
+        nothing, on_disk = Choice(requested=NONE, provider=NONE), self._qmd_staleness.state()
+        return check(Facts(self._agent, nothing, None, now=self._clock.now(), on_disk=on_disk))
 
     def _ask_qmd(self, request: SearchRequest) -> Answer:
-        qmd, behind = self._qmd, Behind(files=self._staleness.state().files_behind)
+        qmd, behind = self._qmd, Behind(files=self._qmd_staleness.state().files_behind)
         self._bring_up_to_date(bool(behind.files))
         state = self._home.state
         if state.update_error:
