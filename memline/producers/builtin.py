@@ -1,15 +1,15 @@
-"""Answer questions from the builtin index, and choose what answers: it, or another program beside it."""
+"""Answer questions from the builtin index."""
 
 from __future__ import annotations
 
 import threading
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from memline.producers.backends import Asked, IndexReport, LinkCheck
-from memline.shared.clock import Clock, SystemClock
+from memline.shared.clock import Clock
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
@@ -23,22 +23,6 @@ from memline.shared.search.results import Answer
 from memline.shared.sources.excerpt import Excerpt
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
 from memline.shared.sync.staleness import DiskState, Staleness
-
-
-def choose(settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> Builtin:
-    """Make the backend that the configuration names."""
-    if agent.content.memory.backend != "qmd":
-        return Builtin(settings, agent, long_lived=long_lived, clock=clock)
-    # 20 ms, which only those pay who have it.
-    from memline.producers.bridges.qmd.backend import QmdBackend
-
-    return QmdBackend(settings, agent, long_lived=long_lived, clock=clock)
-
-
-def met_by_backend(settings: Settings, agent: AgentSettings) -> tuple[Finding, ...]:
-    """Return what keeps the configured backend of an agent from answering."""
-    with closing(choose(settings, agent, long_lived=False, clock=SystemClock())) as backend:
-        return backend.met()
 
 
 class Builtin:

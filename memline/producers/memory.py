@@ -6,7 +6,7 @@ The command line, MCP and HTTP call the same methods, so all of them search, rea
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import update_wrapper
 from os import PathLike, fspath
 from pathlib import Path
@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memline.producers.backends import Asked, Entry, IndexReport, LinkCheck, RunProgress
-from memline.producers.builtin import choose
+from memline.producers.builtin import Builtin
 from memline.producers.chats import Chat
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.agents import Settings
@@ -24,7 +24,7 @@ from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexFault
 from memline.shared.figures.counters import tally_of
-from memline.shared.finding import NOTE
+from memline.shared.finding import NOTE, Finding
 from memline.shared.search.request import SearchRequest, from_workspace, search_request
 from memline.shared.search.results import Answer
 from memline.shared.sources.excerpt import Excerpt
@@ -59,6 +59,22 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     def stale(self) -> bool:
         """Say whether something on disk, or a vector, is not in the index yet."""
         return bool(self.files_behind or self.vectors_behind)
+
+
+def backend_of(settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> Builtin:
+    """Make the backend that the configuration names."""
+    if agent.content.memory.backend != "qmd":
+        return Builtin(settings, agent, long_lived=long_lived, clock=clock)
+    # 20 ms, which only those pay who have it.
+    from memline.producers.qmd import QmdBackend
+
+    return QmdBackend(settings, agent, long_lived=long_lived, clock=clock)
+
+
+def met_by_backend(settings: Settings, agent: AgentSettings) -> tuple[Finding, ...]:
+    """Return what keeps the configured backend of an agent from answering."""
+    with closing(backend_of(settings, agent, long_lived=False, clock=SystemClock())) as backend:
+        return backend.met()
 
 
 def sees_private(settings: AgentSettings, chat: Chat | None) -> bool:
@@ -128,7 +144,7 @@ class Memory:
         #: The settings of this agent.
         self.settings = agent
         self._clock = clock
-        self._backend = choose(settings, agent, long_lived=long_lived, clock=clock)
+        self._backend = backend_of(settings, agent, long_lived=long_lived, clock=clock)
         #: Counts the questions of a process that stays.
         self._tally = tally_of(agent.account_path) if long_lived else None
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from memline.producers.builtin import met_by_backend
 from memline.producers.cli.index import index_agent
 from memline.producers.cli.invocation import AS_JSON, Invocation, command
 from memline.producers.cli.output import below, echo, print_findings, print_json
-from memline.producers.memory import Memory
+from memline.producers.memory import Memory, met_by_backend
 from memline.producers.reports.doctor import examine_agent, examine_common
 from memline.producers.reports.fleet_state import spent_words
 from memline.producers.reports.providers import size_words

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.bridges.qmd.backend import RETRY_S
-from memline.producers.builtin import met_by_backend
 from memline.producers.chats import chat_of
-from memline.producers.memory import Memory
+from memline.producers.memory import Memory, met_by_backend
+from memline.producers.qmd import RETRY_S
 from memline.producers.reports.doctor import examine_agent
 from memline.shared.errors import AccessDenied
 from tests.support.clock import ManualClock
