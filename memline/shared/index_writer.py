@@ -1,8 +1,7 @@
 """Write an agent's index, each change a short transaction.
 
-Any process may write: the store worker, which is the one dispatcher of its index, the batch worker, and
-commands that bring a few files in before they answer. The ledger's `observed_ns`, text hashes and leases
-decide between them, not who came first.
+Any process may write: the ledger's `observed_ns`, text hashes and leases decide between them, not who came
+first.
 
 `IndexWriter` has a method where several modules work together. For a single function of `shared.index` or
 `shared.scheduling` open a session: `with writer.session() as (connection, now): …`.
@@ -212,9 +211,7 @@ class IndexWriter:
             row = identities.by_key(connection, identity.key) if any(row.tokens for row in rows) else None
             if row is not None:
                 token_rows.reduce(connection, row.id)
-            bits.make_searched(connection)
-            model_change.switch_when_complete(connection)
-            jobs.finish_settled(connection, now)
+            self._settle(connection, now)
         return stored
 
     def take_vectors(self, source: Connection) -> int:
@@ -244,9 +241,8 @@ class IndexWriter:
                 with self.transaction() as (connection, now):
                     row = identities.ensure(connection, identity, vector_dims=size)
                     new += vectors.take_in(connection, row, taken, now, projection=projection)
-        with self.session() as (connection, _):
-            bits.make_searched(connection)
-            model_change.switch_when_complete(connection)
+        with self.session() as (connection, now):
+            self._settle(connection, now)
         return new
 
     def record_failure(
@@ -255,8 +251,7 @@ class IndexWriter:
         """Record why texts got no vector; see `shared.scheduling.embed_results.record_failure`."""
         with self.session() as (connection, now):
             embed_results.record_failure(self.accounts, identity, lease, hashes, failure, learned, now)
-            model_change.switch_when_complete(connection)
-            jobs.finish_settled(connection, now)
+            self._settle(connection, now)
 
     def lease(
         self,
@@ -315,6 +310,13 @@ class IndexWriter:
             due = vectors.next_due(connection, target.id)
         return max(state.wait_s(now), due - now, 0.0)
 
+    @staticmethod
+    def _settle(connection: Connection, now: float) -> None:
+        """Make bits, switch to a model that is complete, and end jobs: after vectors came or failed."""
+        bits.make_searched(connection)
+        model_change.switch_when_complete(connection)
+        jobs.finish_settled(connection, now)
+
     def sweep(self) -> list[str]:
         """End leases that are over, try failed texts again, prune the cache, finish what dead runs began.
 
@@ -329,10 +331,8 @@ class IndexWriter:
                 if target is not None:
                     vectors.retry_failed(connection, target.id, due_before=now)
                 batches.prune(connection)
-            model_change.switch_when_complete(connection)
+            self._settle(connection, now)
             model_change.cache_retired(connection, now)
-            bits.make_searched(connection)
-            jobs.finish_settled(connection, now)
         self.tidy()
         return over
 

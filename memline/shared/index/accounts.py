@@ -1,9 +1,8 @@
 """Keep what all processes of a home share about provider accounts, in one small SQLite file.
 
-`<home>/accounts.sqlite` is beside the indexes and belongs to none of them: two agents with one key have one
-breaker, one minute of limits and one ceiling. Each use is a transaction of its own, never longer than a
-few statements. It may be made while an index is locked, and never the other way round, so no two processes
-wait for each other. A crash between the two leaves a probe that is found lost, or counts too much.
+Two agents with one key have one breaker, one minute of limits and one ceiling. Each use is a short
+transaction of its own. It may be made while an index is locked, and never the other way round, so no two
+processes wait for each other. A crash between the two leaves a probe that is found lost, or counts too much.
 """
 
 from __future__ import annotations

@@ -128,11 +128,7 @@ def poll_now(connection: Connection, now: float) -> None:
 
 
 def request_cancel(connection: Connection, token: str, *, reason: str, now: float) -> bool:
-    """Ask for the cancellation of a batch; False when it is finished, or its rows are being stored.
-
-    The batch worker does it: it tells the provider, keeps the rows that were finished, and lets the others be
-    sent in requests.
-    """
+    """Ask the batch worker to cancel a batch; False when it is finished, or its rows are being stored."""
     asked = connection.execute(
         "UPDATE batches SET cancel_requested_at = iif(cancel_requested_at, cancel_requested_at, ?),"
         " cancel_reason = iif(cancel_requested_at, cancel_reason, ?), due = min(due, ?)"

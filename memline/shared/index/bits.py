@@ -2,9 +2,9 @@
 
     bits(v) = the signs of v - centre
 
-`centre` is the mean of the first vectors. Models put all vectors near each other: without the centre most of
-the bits would be the same everywhere. A question of few words may have little in common with the centre, so
-its bits are those of what it has beside the direction of the centre.
+`centre` is the mean of the first vectors: models put all vectors near each other, and without it most bits
+would be the same everywhere. A question of few words may have little in common with the centre, so its bits
+are those of what it has beside the direction of the centre.
 """
 
 from __future__ import annotations

@@ -64,9 +64,7 @@ def text_hash(text: str) -> bytes:
 
 
 def apply_file(connection: Connection, row: FileRow) -> FileChange:
-    """Make the index agree with `row`, inside the caller's transaction.
-
-    What it added is put into full text by `add_full_text`, before the same file is applied again.
+    """Make the index agree with `row`, inside the caller's transaction that ends with `add_full_text`.
 
     Safe twice, late and out of order: a row that was observed no later than the one in the ledger changes
     nothing, so the newest read of the file always stays.
@@ -221,10 +219,10 @@ def _replace_tags_and_links(connection: Connection, file_id: int, row: FileRow) 
 
 
 def add_full_text(connection: Connection, documents: Sequence[Document]) -> None:
-    """Put new documents into full text, inside the caller's transaction.
+    """Put new documents into full text, last in the caller's transaction, and before a file comes again.
 
-    Last in it, and all at once: FTS5 writes what it has gathered to its tables before each statement that
-    SQLite may have to undo alone. File by file that took twice as long.
+    FTS5 writes what it has gathered before each statement that SQLite may have to undo alone: file by file
+    that took twice as long.
     """
     _write_full_text(connection, documents, removes=False)
 

@@ -32,7 +32,7 @@ Row = TypeVar("Row", bound=msgspec.Struct)
 
 
 class Kind(NamedTuple):
-    """A kind of file of ours: its `application_id`, its `user_version`, and the SQL that makes its tables."""
+    """A kind of file of ours: `application_id`, `user_version`, and the SQL of its tables."""
 
     application_id: int
     version: int
@@ -46,19 +46,18 @@ INDEX = Kind(0x4D656D4C, 26, Path(__file__).with_name("schema.sql"))
 #: Milliseconds a write waits for another writer: each takes well under a second.
 BUSY_TIMEOUT_MS = 30_000
 
-#: Page cache in KiB (negative in the pragma). It fills up and stays: `index` at 100,000 chunks peaked at
-#: 181 MB with 64 MiB and at 129 MB with this, and nothing got slower (`python -m benchmarks memory`).
+#: Page cache in KiB. It fills up and stays: `index` at 100,000 chunks peaked at 181 MB with 64 MiB and at 129
+#: MB with this, and nothing got slower.
 CACHE_KIB = 16_384
 
-#: Pages of 4 KiB in the WAL from which on a commit moves them into the file. With SQLite's 1,000 every
-#: message of vectors paid for that and waited for the disk: 10,000 vectors of 1,536 took 1.9 s, not 1.6.
+#: Pages of 4 KiB in the WAL from which on a commit moves them into the file: with SQLite's 1,000 every
+#: message of vectors waited for the disk, and 10,000 vectors of 1,536 took 1.9 s, not 1.6.
 CHECKPOINT_PAGES = 8_000
 
 #: Bytes of a WAL that a writer leaves behind at most.
 LONG_LOG_BYTES = 4_000_000
 
-#: Suffixes under which a file that is not a database counts as a damaged index: it is moved aside, not
-#: removed. Under any other name it belongs to another program, and is refused.
+#: Suffixes under which a file that is no database is a damaged index; any other belongs to another program.
 INDEX_SUFFIXES = (".sqlite", ".sqlite3", ".db")
 
 

@@ -1,8 +1,8 @@
 """Let one process at a time dispatch an index: a lock on `<index>.lock`, whose text says who has it.
 
-Any process may read, chunk and store files. Only the holder of this lock leases texts and sends them. The
-system releases the lock when a process ends, however it ends; the text of one that was killed stays.
-`<index>.watch` says in the same way which process follows the files.
+Any process may store files; only the holder of this lock leases texts and sends them. The system releases it
+when a process ends, however it ends; the text of one that was killed stays. `<index>.watch` says in the same
+way which process follows the files.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from memline.shared.errors import IndexUnwritable
 #: Tries for a lock, and seconds between two: a process that asks for the holder has it for a moment.
 TRIES, TRY_EVERY_S = 5, 0.01
 
-#: What a process may hold of an index, as the ending of a file name: to dispatch it, to follow its files, to
-#: work on its batches.
+#: What a process may hold of an index, as the ending of a file name.
 DISPATCHER, FOLLOWER, BATCHES = "lock", "watch", "batches"
 
 

@@ -70,6 +70,9 @@ _UNSETTLED = (
     "vectors.identity_id IN (SELECT identities.id FROM identities) AND active = 1"
     " AND vectors.state IN ('wanted', 'leased')"
 )
+_HAS_TEXTS = f"EXISTS (SELECT 1 FROM vectors WHERE {_UNSETTLED} AND vectors.job = jobs.id)"
+_HAS_FILES = "EXISTS (SELECT 1 FROM job_files WHERE job = jobs.id)"
+_SETTLED = f"jobs.state = 'running' AND NOT {_HAS_FILES} AND NOT {_HAS_TEXTS}"
 
 
 def asker() -> str:
@@ -151,8 +154,8 @@ def count_waiting(connection: Connection, *, state: str = RUNNING) -> int:
 
 def next_to_read(connection: Connection) -> Job | None:
     """Return the oldest running job with files to read; None when there is none."""
-    condition = "state = 'running' AND EXISTS (SELECT 1 FROM job_files WHERE job = jobs.id)"
-    return next(iter(select(connection, Job, "jobs", f"WHERE {condition} ORDER BY id LIMIT 1")), None)
+    condition = f"WHERE state = 'running' AND {_HAS_FILES} ORDER BY id LIMIT 1"
+    return next(iter(select(connection, Job, "jobs", condition)), None)
 
 
 def files_of(connection: Connection, job_id: int) -> list[tuple[str, int]]:
@@ -210,27 +213,18 @@ def finish_settled(connection: Connection, now: float) -> None:
         return
     with transaction(connection):
         connection.execute(f"UPDATE jobs SET state = 'done', ended_at = ? WHERE {_SETTLED}", (now,))
-        connection.execute(_PRUNE, (KEPT,))
-
-
-_SETTLED = f"""
-jobs.state = 'running' AND NOT EXISTS (SELECT 1 FROM job_files WHERE job = jobs.id)
-AND NOT EXISTS (SELECT 1 FROM vectors WHERE {_UNSETTLED} AND vectors.job = jobs.id)
-"""
-
-#: The oldest jobs that ended, but for those whose texts are still wanted.
-_PRUNE = f"""
-DELETE FROM jobs WHERE ended_at > 0
-AND id NOT IN (SELECT id FROM jobs WHERE ended_at > 0 ORDER BY ended_at DESC, id DESC LIMIT ?)
-AND NOT EXISTS (SELECT 1 FROM vectors WHERE {_UNSETTLED} AND vectors.job = jobs.id)
-"""
+        # The oldest that ended, but for those whose texts are still wanted.
+        connection.execute(
+            f"DELETE FROM jobs WHERE ended_at > 0 AND NOT {_HAS_TEXTS} AND id NOT IN"
+            " (SELECT id FROM jobs WHERE ended_at > 0 ORDER BY ended_at DESC, id DESC LIMIT ?)",
+            (KEPT,),
+        )
 
 
 def change(connection: Connection, job: Job, state: str) -> bool:
     """Pause a running job, or let a paused one run; False when it is neither.
 
-    Of a paused job no file is read and no text sent. Requests in flight end as usual, and a live edit takes
-    its texts out of the job.
+    Requests in flight end as usual, and a live edit takes its texts out of a paused job.
     """
     before = {PAUSED: RUNNING, RUNNING: PAUSED}[state]
     query = "UPDATE jobs SET state = ? WHERE id = ? AND state = ?"
@@ -238,10 +232,9 @@ def change(connection: Connection, job: Job, state: str) -> bool:
 
 
 def cancel(connection: Connection, job: Job, now: float) -> tuple[int, int] | None:
-    """End an open job: nothing more of it is read or sent; returns the counts of (files, texts) given up.
+    """End an open job; returns the counts of (files, texts) given up, None when it has ended already.
 
-    None when it has ended already. Its texts stay known as missing. Those of an open batch are given up as
-    well: what that does not finish is not embedded.
+    Its texts stay known as missing, also what an open batch does not finish.
     """
     end = "UPDATE jobs SET state = 'cancelled', ended_at = ? WHERE id = ? AND ended_at = 0"
     if not connection.execute(end, (now, job.id)).rowcount:
@@ -264,7 +257,7 @@ def take_up(connection: Connection) -> int:
         f" WHERE jobs.state = 'cancelled' AND {_UNSETTLED}",
     )
     connection.execute(
-        "UPDATE jobs SET state = 'running', ended_at = 0, files = files_done WHERE state = 'cancelled'"
-        f" AND EXISTS (SELECT 1 FROM vectors WHERE {_UNSETTLED} AND vectors.job = jobs.id)"
+        "UPDATE jobs SET state = 'running', ended_at = 0, files = files_done"
+        f" WHERE state = 'cancelled' AND {_HAS_TEXTS}"
     )
     return int(texts)

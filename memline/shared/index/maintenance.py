@@ -1,8 +1,8 @@
 """Treat an index as a file: copy it, put a copy in its place, move it aside, take what was deleted out of it.
 
 `VACUUM INTO` reads one moment of a database, so no writer waits and nothing that was deleted comes along. A
-copy never takes the place of a file that is there: a process that has that file open would go on writing to
-the one that is gone, and would take the WAL beside it for its own.
+copy never takes the place of an index: a process that has it open would go on writing to the one that is
+gone.
 """
 
 from __future__ import annotations
@@ -134,8 +134,7 @@ def erase(connection: Connection) -> None:
     """Write the whole index anew without what was deleted, and empty its WAL.
 
     FTS5 keeps deleted words until its segments are merged, and a page that SQLite has split may keep a copy
-    of a row. Other processes may have the index open. Raises IndexFault when one reads an old state for too
-    long.
+    of a row. Raises IndexFault when another process reads an old state for too long.
     """
     with transaction(connection):
         for table in chunks.FULL_TEXT:

@@ -1,7 +1,4 @@
-"""Define the rows that workers hand to the index: what is on the disk, and vectors from a provider.
-
-Plain values, the same in a message and in a call, so that nothing is translated on the way.
-"""
+"""Define the rows that workers hand to the index, the same in a message and in a call."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Keep the token vectors of texts beside their vectors, reduced to few axes once the axes are known.
+"""Keep the token vectors of texts beside their vectors, reduced to axes that fit the first tokens of a model.
 
-The axes are fitted to the first FIT_TOKENS tokens of a model. Until then rows keep all their dimensions; a
-search reduces what it reads, so that both kinds answer alike.
+Until then rows keep all their dimensions; a search reduces what it reads, so that both kinds answer alike.
 """
 
 from __future__ import annotations

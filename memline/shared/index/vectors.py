@@ -4,11 +4,11 @@
        ^                |                 |             active = 0: it stays as cache
        +---- later -----+---- refused --> failed (due: when to try again)
 
-A text whose last chunk is removed while its request is in flight stays leased with active = 0. A batch may
-return its vector a day later, and a chunk that needs the text again until then must not pay for it twice.
+A text whose last chunk is removed while its request is in flight stays leased with active = 0: a chunk that
+needs it again, until a batch returns it a day later, must not pay for it twice.
 
-Wanted texts go out by `job`: those of live edits (job 0) first, then those of jobs, the older job first.
-Texts of a job that is paused or was cancelled stay wanted and are not sent: the row of the job alone says so.
+Wanted texts of live edits (job 0) go out first, then those of jobs, the older job first. Texts of a job that
+is paused or was cancelled stay wanted and are not sent: the row of the job alone says so.
 
 All functions but `prune_cache` run inside the caller's transaction.
 """
@@ -35,8 +35,8 @@ FIRST_RETRY_S = 2.0
 #: Seconds until a failed text is tried again by a long-lived process; `index` tries at once.
 FAILED_RETRY_S = 3_600.0
 
-#: Seconds that vectors which came from elsewhere are kept at least, however many: until then their files have
-#: been read. A cached vector is "used" at this time in the future.
+#: Seconds that vectors which came from elsewhere are kept at least: until then their files have been read.
+#: They are "used" at this time in the future.
 IMPORTED_KEEP_S = 86_400.0
 
 #: Rows a transaction of background work changes at most, so that a live edit never waits long.
@@ -168,8 +168,8 @@ def take_back(
 ) -> None:
     """Take texts back that returned without a vector, those that their lease still holds.
 
-    They are wanted again, after a backoff if this counts as `attempts` of them; from the last one on they
-    have failed. From the first on they go in requests, where what is wrong shows soonest.
+    They are wanted again, after a backoff if this counts as `attempts` of them, or have failed. From the
+    first attempt on they go in requests, where what is wrong shows soonest.
     """
     connection.executemany(
         "UPDATE vectors SET lease = NULL, error = ?1, attempts = attempts + ?2,"

@@ -81,12 +81,6 @@ def test_a_late_message_does_not_bring_a_removed_file_back(writer):
     assert paths_with(writer, "apples") == []
 
 
-def test_words_of_a_path_find_the_file(writer):
-    writer.store_file(file_row("memory/2026-02-10.md", "something"))
-
-    assert paths_with(writer, 'path:"2026 02 10"') == ["memory/2026-02-10.md"]
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

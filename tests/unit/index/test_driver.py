@@ -10,7 +10,6 @@ import pytest
 from memline.shared.errors import (
     IndexFault,
     IndexMissing,
-    IndexNotOurs,
 )
 from memline.shared.index import driver, ledger, maintenance
 from memline.shared.index.driver import open_reader, open_writer
@@ -27,28 +26,6 @@ def test_a_new_index_is_private_and_marked_as_ours(path):
         assert plain.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-
-
-def test_two_processes_may_make_the_same_index_at_once(path):
-    code = (
-        "import sys; from pathlib import Path; from memline.shared.index.driver import open_writer\n"
-        "open_writer(Path(sys.argv[1]))"
-    )
-
-    both = [subprocess.Popen([sys.executable, "-c", code, str(path)]) for _ in range(3)]
-
-    assert [process.wait() for process in both] == [0, 0, 0]
-    open_reader(path).close()
-
-
-def test_a_file_of_another_kind_is_refused_and_left_untouched(tmp_path):
-    notes = tmp_path / "notes.md"
-    notes.write_text("# my notes")
-
-    with pytest.raises(IndexNotOurs):
-        open_writer(notes)
-
-    assert notes.read_text() == "# my notes"
 
 
 def test_a_reader_says_that_there_is_no_index_yet(path):

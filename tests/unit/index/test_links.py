@@ -88,15 +88,6 @@ def test_a_link_leads_to_the_note_that_its_path_name_or_alias_means(notes, targe
     assert resolver.note(target, is_path=is_path, of="boats/from.md") == meant
 
 
-def test_who_may_not_read_a_private_note_does_not_learn_its_names(notes):
-    notes.add("a.md", "boat")
-    notes.add("memory/boat.md")
-    notes.add("MEMORY.md", names="boat")
-
-    assert notes.of("a.md")[0] == ["MEMORY.md"]
-    assert notes.of("a.md", private=False)[0] == ["memory/boat.md"]
-
-
 def test_a_path_without_an_ending_is_not_dead_where_it_leads_nowhere(notes):
     notes.add("a.md", "/pricing", "gone.md", "gone")
 
