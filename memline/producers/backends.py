@@ -19,7 +19,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     #: Wins over the citation.
     first: int | None = None
     lines: int | None = None
-    around: int = 0
     max_chars: int | None = None
 
 

@@ -212,20 +212,18 @@ class Memory:
         *,
         first: int | None = None,
         lines: int | None = None,
-        around: int = 0,
         max_chars: int | None = None,
         chat: Chat | None = None,
     ) -> Excerpt:
         """Read lines of a note by its path, its citation (`path#L5-L7`, `path:5-7`), or its name.
 
         Case does not matter, nor does `.md`; a name is a title, an alias or a file name. `first` wins over
-        the citation. `around` adds so many lines before and after. The citation of a past conversation gives
-        what was said, and `around` counts turns. At most `max_chars` characters, by default 12,000. A note
-        that does not exist has the status `not_found`. Raises PathNotAllowed for every other file,
-        AccessDenied for the long-term note and conversations in a `chat` that is not private, and BadRequest
-        for a name that several notes have, with these.
+        the citation. The citation of a past conversation gives what was said. At most `max_chars` characters,
+        by default 12,000. A note that does not exist has the status `not_found`. Raises PathNotAllowed for
+        every other file, AccessDenied for the long-term note and conversations in a `chat` that is not
+        private, and BadRequest for a name that several notes have, with these.
         """
-        asked = Asked(path=fspath(path), first=first, lines=lines, around=around, max_chars=max_chars)
+        asked = Asked(path=fspath(path), first=first, lines=lines, max_chars=max_chars)
         excerpt = self._backend.get(asked, private=sees_private(self.settings, chat))
         return replace(excerpt, workspace=str(self.settings.workspace))
 

@@ -52,7 +52,7 @@ def cited_part(asked: Asked, *, of_any: bool = False) -> tuple[str, Part]:
         first, lines = cited.first or 1, cited.lines if lines is None else lines
         column = cited.column
     max_chars = max(0, asked.max_chars or 0) or MAX_CHARS
-    return cited.path, Part(first=first, lines=lines, column=column, around=asked.around, max_chars=max_chars)
+    return cited.path, Part(first=first, lines=lines, column=column, max_chars=max_chars)
 
 
 def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Clock) -> Excerpt:

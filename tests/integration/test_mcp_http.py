@@ -68,7 +68,7 @@ def test_the_header_of_a_session_of_another_agent_is_refused(place):
 
     with serving(place.settings) as url:
         talk(f"{url}/mcp", is_refused, **{"x-memline-session-key": "agent:Work:main"})
-        answer = httpx.get(f"{url}/get", params={"paths": "MEMORY.md", "around": 1}, timeout=120)
+        answer = httpx.get(f"{url}/get", params={"paths": "MEMORY.md"}, timeout=120)
         assert answer.json()["excerpts"][0]["text"] == "Invoices are whole cents."
 
 

@@ -132,7 +132,6 @@ def test_an_entry_for_a_note_that_there_is_not_is_refused(memory):
 
 
 def test_a_note_is_read_by_path_and_by_citation(memory):
-    assert memory.get("MEMORY.md#L3", around=-1) == memory.get("MEMORY.md#L3")
     assert memory.get("MEMORY.md").lines == 3
     assert memory.get("MEMORY.md#L3").text == "Invoices are whole cents."
     assert memory.get("MEMORY.md", first=1, lines=1).text == "# Facts"

@@ -75,9 +75,6 @@ Cited = Annotated[str, Meta(description="Path or citation of a hit: memory/2026-
 Several = Annotated[Texts, Meta(description="Several paths or citations instead of path.")]
 First = Annotated[int, Meta(ge=0, description="First line, 1-based.")]
 Lines = Annotated[int, Meta(ge=1, description="How many lines. Default: 120, or those cited.")]
-Around = Annotated[
-    int, Meta(ge=0, le=200, description="Lines of a note, or turns of a conversation, to add.")
-]
 Entry = Annotated[str, Meta(description="A sentence or a few lines that are understood alone.")]
 Target = Annotated[
     Literal["daily", "longTerm"],
@@ -230,19 +227,18 @@ class Calls:
         paths: Several | None = None,
         first: First | None = None,
         lines: Lines | None = None,
-        around: Around = 0,
     ) -> Json:
         """Read lines of a note that memory_search found: give its path, or its citation path#L5-L7.
 
-        around adds lines before and after; several citations at once are paths. 120 lines unless you say
-        otherwise; when truncated is true, go on at nextFrom; cut means that a line is longer than an answer
-        may be, and rest is the path that reads on in it. The citation of a past conversation
-        (sessions/…#L5-L7) gives what was said, around counts its turns. links and backlinks are the notes
-        that the note links to and is linked from. Only what this memory contains can be read. status
-        not_found means that there is no such note.
+        Use from and lines to read more than a citation names; several citations at once are paths. 120 lines
+        unless you say otherwise; when truncated is true, go on at nextFrom; cut means that a line is longer
+        than an answer may be, and rest is the path that reads on in it. The citation of a past conversation
+        (sessions/…#L5-L7) gives what was said. links and backlinks are the notes that the note links to and
+        is linked from. Only what this memory contains can be read. status not_found means that there is no
+        such note.
         """
         memory, chat = self._allowed(caller)
-        options: Json = {"lines": lines, "around": around, "chat": chat}
+        options: Json = {"lines": lines, "chat": chat}
         if path and paths:
             raise BadRequest("give path or paths, not both", hint="give several as paths")
         if path:

@@ -88,7 +88,6 @@ MEANINGS = {
     **dict.fromkeys(("--full", "--rebuild", "--all"), "--force"),
     **dict.fromkeys(("--preview", "--check"), "--dry-run"),
     **dict.fromkeys(("--line", "--offset", "-l"), "--from"),
-    **dict.fromkeys(("--context", "-C"), "--around"),
     **dict.fromkeys(("--as-json", "--output"), "--json"),
     **dict.fromkeys(("--configuration", "-c"), "--config"),
     **dict.fromkeys(("-y", "--no-input", "--assume-yes"), "--yes"),

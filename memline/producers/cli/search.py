@@ -136,22 +136,15 @@ def _print(answer: dict[str, Any], form: str, workspace: Path) -> None:
     "memline get memory/2026-02-10.md --from 40 --lines 20",
     "memline get 'Deploy plan'",
     "memline get memory/2026-02-10.md --json",
-    "memline get 'sessions/4f9c2e1a.jsonl#L4-L9' --around 3",
+    "memline get 'sessions/4f9c2e1a.jsonl#L4-L9'",
 )
 @click.argument("path")
 @click.option("--from", "first", type=click.IntRange(0), help="First line, 1-based.  [default: 1]")
 @click.option(
     "--lines", type=click.IntRange(1), help="How many lines.  [default: 120, or those of the citation]"
 )
-@click.option(
-    "--around",
-    type=click.IntRange(0, 200),
-    help="Lines of a note, or turns of a past conversation, to add before and after.  [default: 0]",
-)
 @AS_JSON
-def get(
-    invocation: Invocation, path: str, first: int | None, lines: int | None, around: int | None, as_json: bool
-) -> int:
+def get(invocation: Invocation, path: str, first: int | None, lines: int | None, as_json: bool) -> int:
     """Print a memory file, some of its lines, or what was said in a past conversation.
 
     PATH is a path as `memline search` cites it, `path#L5-L7` or `path:5-7`. Or it is the title, an alias or
@@ -162,7 +155,7 @@ def get(
     """
     settings = invocation.agent()
     memory = Memory.of(invocation.settings, settings)
-    excerpt = memory.get(path, first=first, lines=lines, around=around or 0)
+    excerpt = memory.get(path, first=first, lines=lines)
     if as_json:
         print_json(excerpt.to_json())
         return 1 if excerpt.status == "not_found" else 0

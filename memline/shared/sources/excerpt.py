@@ -77,8 +77,6 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     lines: int | None = None
     #: Where it begins in its first line, 1-based.
     column: int = 1
-    #: Lines of a note, or turns of a conversation, before and after.
-    around: int = 0
     max_chars: int = MAX_CHARS
 
 
@@ -156,20 +154,10 @@ def read_file_excerpt(located: FileLocation, part: Part, *, clock: Clock | None 
     return replace(excerpt, status="not_found") if reading.outcome == outcomes.GONE else excerpt
 
 
-def _span(all_lines: Sequence[str], part: Part) -> tuple[int, int]:
-    """Return where the part begins and ends, from 0; lines around it as far as there is room for them."""
-    start = max(1, part.first) - 1
-    stop = start + (DEFAULT_LINES if part.lines is None else max(1, part.lines))
-    room = part.max_chars - sum(len(line) + 1 for line in all_lines[start:stop])
-    first = max(0, start - max(0, part.around))
-    while first < start < len(all_lines) and (room := room - len(all_lines[start - 1]) - 1) >= 0:
-        start -= 1
-    return start, min(len(all_lines), stop + max(0, part.around))
-
-
 def _excerpt_of(all_lines: Sequence[str], *, shown: str, part: Part) -> Excerpt:
     """Cut the part out of the lines of a file."""
-    start, stop = _span(all_lines, part)
+    start = max(1, part.first) - 1
+    stop = start + (DEFAULT_LINES if part.lines is None else max(1, part.lines))
     whole: list[str] = []
     chars, skipped = 0, part.column - 1
     for line in all_lines[start:stop]:

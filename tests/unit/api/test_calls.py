@@ -87,23 +87,6 @@ def test_an_index_that_cannot_be_used_is_an_answer_with_what_to_do(made, tmp_pat
     assert answer["action"] == made().status(MAIN, {})["action"] and "memline index" in answer["action"]
 
 
-def test_lines_around_a_citation_are_added(made, workspace):
-    (workspace / "memory" / "long.md").write_text("\n".join(f"Line {number}." for number in range(1, 31)))
-    tools = made()
-
-    read = tools.get(MAIN, {"path": "memory/long.md#L10-L11", "around": 2})
-    assert (read["from"], read["lines"], read["text"].split("\n")[0]) == (8, 6, "Line 8.")
-    # What was asked for is there, whatever fits around it.
-    (workspace / "memory" / "wide.md").write_text("\n".join(f"Line {n} {'w' * 90}" for n in range(1, 402)))
-    for line in (1, 120, 401):
-        read = tools.get(MAIN, {"path": f"memory/wide.md#L{line}", "around": 200})
-        assert f"Line {line} w" in read["text"] and 11_000 < len(read["text"]) <= 12_000
-        assert read["from"] <= line < read["from"] + read["lines"] == (read["nextFrom"] or 402)
-    # There is nothing above the first line.
-    assert tools.get(MAIN, {"path": "memory/long.md#L2", "around": 5})["from"] == 1
-    assert tools.get(MAIN, {"path": "memory/long.md#L2", "around": 5})["lines"] == 7
-
-
 def test_several_long_notes_share_one_budget(made, workspace):
     (workspace / "memory" / "a.md").write_text("word " * 10 + "\n" + ("x" * 99 + "\n") * 500)
 
@@ -131,7 +114,7 @@ def test_a_reading_that_is_none_is_refused(made, given, said):
         made().get(MAIN, given)
 
 
-def test_what_was_said_is_read_around_a_hit_but_not_from_a_group(made, tmp_path, monkeypatch):
+def test_what_was_said_is_read_by_its_citation_but_not_from_a_group(made, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
     folder = sessions_folder(tmp_path / "state")
     key = "sk-" + "a1B2" * 12
@@ -146,13 +129,9 @@ def test_what_was_said_is_read_around_a_hit_but_not_from_a_group(made, tmp_path,
     (hit,) = tools.search(MAIN, {"query": "topic5", "maxResults": 1})["results"]
 
     alone = tools.get(MAIN, {"path": hit["citation"]})
-    wide = tools.get(MAIN, {"path": hit["citation"], "around": 2})
     last = tools.get(MAIN, {"path": "sessions/s.jsonl#L14"})
 
     assert "topic5" in alone["text"] and alone["from"] == hit["startLine"]
-    assert alone["text"] in wide["text"]
-    assert wide["text"].count("\n") == alone["text"].count("\n") + 4
-    assert (wide["truncated"], wide["status"]) == (False, "ok")
     # Every turn once, in its order, however chunks overlap.
     whole, at = "", 1
     while at:
