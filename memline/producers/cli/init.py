@@ -24,8 +24,9 @@ from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.index import driver, ledger
 from memline.shared.providers import LOCAL, PROVIDERS
 from memline.shared.sessions.programs import FORMATS
-from memline.shared.sources.discover import markdown_below
+from memline.shared.sources.discover import discover
 from memline.shared.sources.outcomes import EMPTY, INDEXED
+from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sync.plan import Plan, plan_of
 from memline.shared.words import counted
 
@@ -57,7 +58,7 @@ def init(
     to it is printed.
     """
     workspace = _folder(folder or str(invocation.options.workspace or Path.cwd()))
-    if not (count := markdown_below(str(workspace))):
+    if not (count := len(discover(MemoryPaths(workspace).as_whole()).files)):
         first = shlex.quote(str(workspace / "MEMORY.md"))
         raise MemlineError(
             f"there is no Markdown in {workspace}", hint=f"write a first note: echo 'A note.' > {first}"

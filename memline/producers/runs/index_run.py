@@ -339,6 +339,7 @@ class IndexRun:
                     or self._is_stalled
                     or is_incomplete
                     or unread_notes(facts)
+                    or self._plan.discovery.unlisted
                     or not facts.has_workspace
                     or jobs.count_waiting(connection, state=jobs.PAUSED)
                 ),

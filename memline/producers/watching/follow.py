@@ -23,7 +23,7 @@ from memline.shared.queue.broker import send
 from memline.shared.queue.feed import AHEAD_FILES, FileFeeder, enqueue_files
 from memline.shared.queue.messages import Sweep
 from memline.shared.sessions.programs import Transcripts, transcripts_of
-from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript, unprintable
+from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sync.folders import WatchedFiles
 from memline.shared.sync.plan import Changes, IndexState, make_plan, read_index_state
@@ -170,8 +170,7 @@ class _AgentFollower:
         self._is_queue_down = False
 
     def _is_gone(self, path: str) -> bool:
-        names = (path, unprintable(path))
-        return not any(os.path.lexists(self.settings.workspace / name) for name in names)
+        return not os.path.lexists(self.settings.workspace / path)
 
     def _request_scan(self) -> None:
         self._is_scan_asked = True

@@ -158,8 +158,9 @@ class Watcher(events.FileSystemEventHandler):
     def _act(self, names: set[str]) -> None:
         marks = names & {_SCAN, _REWATCH}
         if marks or not self._is_alive():
-            is_other = isinstance(self._files, MemoryPaths) and self._files.refresh()
-            if is_other or marks != {_SCAN} or folders_of(self._files) != self._folders:
+            if isinstance(self._files, MemoryPaths):
+                self._files.rules.refresh()
+            if marks != {_SCAN} or folders_of(self._files) != self._folders:
                 self._watch()
             # After watching anew, so that nothing is missed in between.
             self._on_rescan()

@@ -16,12 +16,9 @@ from memline.shared.index import ledger, meta
 from memline.shared.index.rows import LedgerEntry
 from memline.shared.sources import outcomes
 from memline.shared.sources.discover import (
-    markdown_below,
     markdown_beside,
-    misnamed_long_term,
-    unlisted_issue,
 )
-from memline.shared.sources.paths import LONG_TERM, MEMORY, MemoryPaths, is_transcript
+from memline.shared.sources.paths import MEMORY, MemoryPaths, is_transcript
 from memline.shared.words import counted
 
 DISABLED = warning(
@@ -102,11 +99,12 @@ def no_notes(facts: Facts) -> Iterator[Finding]:
     if has_notes(facts):
         yield from notes_beside(facts.settings)
     elif unread := unread_notes(facts):
-        why, action = "MEMORY.md and memory/ are read where there is one of them", _add(".")
+        what = f"{counted(unread, 'Markdown file')} below {workspace} and no note:"
+        what += " MEMORY.md and memory/ are read where there is one of them"
+        action = _add(".")
         if left_out := sorted({reason for _, reason in facts.plan.discovery.left_out}):
-            why = f"left out by {', '.join(left_out)}"
+            what = f"no Markdown in {workspace} is read: some is left out by {', '.join(left_out)}"
             action = shlex.join(["memline", "--workspace", str(workspace), "status", "--verbose"])
-        what = f"{counted(unread, 'Markdown file')} below {workspace} and no note: {why}"
         yield problem("no_notes", what, action)
     else:
         what = f"there is no Markdown in {workspace}"
@@ -117,25 +115,24 @@ def has_notes(facts: Facts) -> bool:
     """Tell whether notes are read, may be in a folder that cannot be listed, or are not looked for."""
     if facts.plan is None or MEMORY not in facts.settings.memory.sources:
         return True
-    problems = (each.problem for each in facts.plan.discovery.files if not is_transcript(each.path))
-    return any(each is None or each.outcome == outcomes.UNREADABLE for each in problems)
+    files, unlisted = facts.plan.discovery.files, facts.plan.discovery.unlisted
+    are_read = any(each.problem is None and not is_transcript(each.path) for each in files)
+    return are_read or bool(unlisted)
 
 
 def unread_notes(facts: Facts) -> int:
-    """Count the Markdown files of the workspace while no note is read."""
-    return 0 if has_notes(facts) else markdown_below(str(facts.settings.workspace))
+    """Count what could be notes of the workspace, or is left out by rules, while no note is read."""
+    if facts.plan is None or has_notes(facts):
+        return 0
+    return len(facts.plan.discovery.left_out or markdown_beside(MemoryPaths.of(facts.settings)))
 
 
 def notes_beside(settings: AgentSettings) -> Iterator[Finding]:
-    """Notes lie beside MEMORY.md and memory/, or the long-term note has another name."""
+    """Notes lie beside MEMORY.md and memory/."""
     workspace, paths = settings.workspace, MemoryPaths.of(settings)
     if MEMORY not in settings.memory.sources:
         return
-    if misnamed := misnamed_long_term(paths):
-        what = f"{misnamed} is not taken for the long-term note, which is called MEMORY.md"
-        move = shlex.join(["mv", str(workspace / misnamed), str(workspace / LONG_TERM[0])])
-        yield note("no_notes", what, move, misnamed)
-    if beside := [each for each in markdown_beside(paths) if each != misnamed]:
+    if beside := markdown_beside(paths):
         names = ", ".join(beside[:MOST_NAMED]) + " …" * (len(beside) > MOST_NAMED)
         files = counted(len(beside), "Markdown file", "are")
         folder = os.path.commonpath([os.path.join(workspace, path) for path in beside])
@@ -151,11 +148,7 @@ def source_missing(facts: Facts) -> Iterator[Finding]:
     if not facts.has_workspace:
         return
     inside = partial(os.path.join, facts.settings.workspace)
-    # What the index knows of a folder may be mended since.
-    folders = [each for each in facts.unread_files if os.path.isdir(inside(each.path))]
-    closed = any(not os.access(inside(each.path), os.R_OK | os.X_OK) for each in folders)
-    issues = tuple(unlisted_issue(each.path, each.reason) for each in folders) if closed else ()
-    for issue in issues if facts.plan is None else facts.plan.discovery.issues:
+    for issue in facts.plan.discovery.issues if facts.plan else ():
         # MEMORY.md may stand alone; that there is no note at all is said by `no_notes`.
         if issue.startswith(("no memory files found", "memory directory missing")):
             continue
@@ -166,16 +159,14 @@ def source_missing(facts: Facts) -> Iterator[Finding]:
         if issue.startswith("the folder "):
             folder = issue.removeprefix("the folder ").partition(" is not readable")[0]
             action = f"chmod u+rx {shlex.quote(inside(folder))}"
+        elif issue.startswith("the name "):
+            action = "rename it"
         yield warning("source_missing", issue, action)
 
 
 def files_failed(facts: Facts) -> Iterator[Finding]:
     """Files could not be read or split."""
-    failed = [
-        each
-        for each in facts.unread_files
-        if not os.path.isdir(os.path.join(facts.settings.workspace, each.path))
-    ]
+    failed = facts.unread_files
     if failed:
         names = "; ".join(f"{each.path}: {each.reason or each.outcome}" for each in failed[:MOST_NAMED])
         what = f"{counted(len(failed), 'file')} could not be read: {names}{' …' * (len(failed) > MOST_NAMED)}"

@@ -19,7 +19,7 @@ from memline.shared.sources.paths import MEMORY, SESSIONS
 REMOVED = outcomes.GONE
 
 #: Outcomes that make `index` exit 1: the user should look at the file.
-PROBLEMS = (outcomes.UNREADABLE, outcomes.FAILED, outcomes.TOO_LARGE, outcomes.NOT_TEXT, outcomes.BAD_NAME)
+PROBLEMS = (outcomes.UNREADABLE, outcomes.FAILED, outcomes.TOO_LARGE, outcomes.NOT_TEXT)
 
 #: By way of the index `files_source`.
 _HAS_PROBLEM = f"source IN ('{MEMORY}', '{SESSIONS}') AND outcome IN ({', '.join(map(repr, PROBLEMS))})"

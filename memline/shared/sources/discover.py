@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from operator import attrgetter
 
 import msgspec
 
 from memline.shared.note_names import is_markdown
 from memline.shared.sources.ignoring import Level, why
-from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, SPECIAL, Problem, code, unreadable
+from memline.shared.sources.outcomes import LINK_PROBLEM, SPECIAL, Problem, code, unreadable
 from memline.shared.sources.paths import (
-    LONG_TERM,
     OPENCLAW_FILES,
     MemoryPaths,
     MemoryRoot,
     folder_prefix,
     is_ignored_folder,
     is_storable,
-    printable,
-    unprintable,
 )
 
 #: Names that are looked at for notes beside the memory: 20 ms.
 MOST_BESIDE = 5_000
-
-
-def unlisted_issue(path: str, reason: str) -> str:
-    """Say that a folder could not be listed: as the walk finds it, or as the ledger has it."""
-    return f"the folder {path} is {reason}"
 
 
 class DiscoveredFile(msgspec.Struct):
@@ -43,7 +35,7 @@ class DiscoveredFile(msgspec.Struct):
     size: int = 0
     mtime_ns: int = 0
     ctime_ns: int = 0
-    #: None for a file to be read. A folder is listed only with a problem (a link, or not readable).
+    #: None for a file to be read. A folder is listed only where it is a link.
     problem: Problem | None = None
 
 
@@ -89,6 +81,10 @@ def discover(paths: MemoryPaths) -> Discovery:
             # It was read as a whole.
             continue
         walk.walk_root(root, "additional memory path")
+    if walk.bad_names:
+        name = os.fsencode(walk.bad_names[0]).decode("utf-8", "backslashreplace")
+        more = f" (and {len(walk.bad_names) - 1:,} more)" if len(walk.bad_names) > 1 else ""
+        walk.issues.append(f"the name of {name} is not valid UTF-8{more}")
     if not walk.files and not walk.issues:
         walk.issues.append(f"no memory files found in {paths.workspace}")
     return Discovery(
@@ -105,66 +101,26 @@ def markdown_beside(paths: MemoryPaths) -> list[str]:
     What OpenClaw puts into its workspace is not in it: that is read at the start of each session. Of a large
     workspace it is what the first MOST_BESIDE names have.
     """
-    beside: set[str] = set()
-    seen = 0
-    for folder, entries in () if paths.is_whole else _folders(paths.workspace):
-        if (seen := seen + len(entries)) > MOST_BESIDE:
-            break
-        rules = paths.rules.of(paths.workspace, folder)
-        for entry in [*entries]:
-            is_folder = entry.is_dir(follow_symlinks=False)
-            if entry.path == paths.memory.path or (rules and why(rules, entry.path, is_folder=is_folder)):
-                entries.remove(entry)
-            elif is_markdown(entry.name) and not entry.is_symlink() and not paths.locate(entry.path):
-                beside.add(printable(paths.ledger_path(entry.path)))
+    if paths.is_whole:
+        return []
+    walk = _Walk(paths.as_whole(), most=MOST_BESIDE)
+    walk.walk_workspace()
+    files = (each for each in walk.files.values() if each.problem is None)
+    beside = {each.path for each in files if not paths.locate(each.absolute)}
     theirs = beside.intersection(OPENCLAW_FILES)
     return sorted(beside - theirs if len(theirs) > 1 else beside)
 
 
-def _folders(top: str) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
-    """Yield folders with their entries; what the caller takes out of a list is not walked."""
-    todo = [top]
-    while todo:
-        folder = todo.pop()
-        try:
-            with os.scandir(folder) as listing:
-                entries = list(listing)
-        except OSError:
-            continue
-        yield folder, entries
-        folders = (each for each in entries if each.is_dir(follow_symlinks=False))
-        todo += [each.path for each in folders if not is_ignored_folder(each.name)]
-
-
-def misnamed_long_term(paths: MemoryPaths) -> str:
-    """Return the file that has the name of the long-term note in a spelling that is not read; empty without.
-
-    Where all Markdown is memory, `Memory.md` is a page like any other.
-    """
-    if any(os.path.lexists(os.path.join(paths.workspace, name)) for name in LONG_TERM):
-        return ""
-    names: list[str] = []
-    with suppress(OSError), os.scandir(paths.workspace) as entries:
-        names += sorted(each.name for each in entries if is_markdown(each.name) and each.is_file())
-    stems = {name: name.rpartition(".")[0] for name in names}
-    is_meant = {"MEMORY"} if paths.is_whole else {"MEMORY", "Memory", "memory"}
-    return next((name for name, stem in stems.items() if stem in is_meant), "")
-
-
-def markdown_below(folder: str) -> int:
-    """Count the Markdown files below a folder, whatever rules leave them out; no link is followed."""
-    entries = (each for _, listed in _folders(folder) for each in listed)
-    return sum(is_markdown(each.name) and each.is_file(follow_symlinks=False) for each in entries)
-
-
 class _Walk:
-    def __init__(self, paths: MemoryPaths) -> None:
-        self._paths = paths
+    def __init__(self, paths: MemoryPaths, *, most: float = math.inf) -> None:
+        """`most`: names that are looked at, of whole folders."""
+        self._paths, self._left = paths, most
         #: By ledger path; a file that two entries name is listed once.
         self.files: dict[str, DiscoveredFile] = {}
         self.issues: list[str] = []
         self.unlisted: list[str] = []
         self.left_out: dict[str, str] = {}
+        self.bad_names: list[str] = []
 
     def walk_workspace(self) -> None:
         workspace = self._paths.workspace
@@ -217,7 +173,7 @@ class _Walk:
     def _is_left_out(self, root: MemoryRoot) -> bool:
         reason = self._paths.rules.reason(root.path, root.path)
         if reason:
-            self.left_out[printable(self._paths.ledger_path(root.path))] = reason
+            self.left_out[self._paths.ledger_path(root.path)] = reason
         return bool(reason)
 
     def _walk_folder(self, root: MemoryRoot) -> None:
@@ -231,11 +187,13 @@ class _Walk:
                 # It was removed since its parent was listed, and so were its files.
                 continue
             except OSError as error:
-                problem = unreadable(error)
-                path = self._add(folder, problem)
+                path = self._paths.ledger_path(folder)
                 self.unlisted.append(path)
-                self.issues.append(unlisted_issue(path, problem.reason))
+                self.issues.append(f"the folder {path} is {unreadable(error).reason}")
                 continue
+            self._left -= len(entries)
+            if self._left < 0:
+                return
             rules = self._paths.rules.of(root.path, folder)
             below = [entry.path for entry in entries if self._add_entry(root, rules, entry, depth)]
             todo.extend((each, depth + 1) for each in reversed(below))
@@ -252,28 +210,25 @@ class _Walk:
         elif is_markdown(name):
             if not root.pattern.matches(path[len(folder_prefix(root.path)) :]):
                 return False
-        else:
-            if entry.is_symlink() and not is_ignored_folder(name) and os.path.isdir(path):
-                self._add(path, status_of(entry), LINK_PROBLEM)
+        elif is_ignored_folder(name) or not (entry.is_symlink() and os.path.isdir(path)):
             return False
-        if rules and (reason := why(rules, path, is_folder=is_folder)):
-            self.left_out[printable(self._paths.ledger_path(path)) + ("/" if is_folder else "")] = reason
-        elif not is_folder:
-            self._add(path, status_of(entry))
-        elif is_storable(name):
+        if not is_storable(name):
+            self.bad_names.append(path)
+        elif rules and (reason := why(rules, path, is_folder=is_folder)):
+            self.left_out[self._paths.ledger_path(path) + ("/" if is_folder else "")] = reason
+        elif is_folder:
             return True
         else:
-            self._add(path, status_of(entry), NAME_PROBLEM)
+            self._add(path, status_of(entry))
         return False
 
     def _add(
         self, absolute: str, status: os.stat_result | Problem | None, problem: Problem | None = None
-    ) -> str:
-        """Add a file, or what `problem` says of it; return its ledger path."""
-        path = printable(self._paths.ledger_path(absolute))
+    ) -> None:
+        """Add a file that is there, or what `problem` says of it."""
+        path = self._paths.ledger_path(absolute)
         if status is not None and path not in self.files:
             self.files[path] = discovered(path, absolute, status, problem)
-        return path
 
 
 def discovered(
@@ -308,8 +263,6 @@ def first_link(anchor: str, path: str) -> str | None:
 
 def problem_of(absolute: str, status: os.stat_result) -> Problem | None:
     """Return why what is at the path of a file cannot be read, as far as its name and kind say."""
-    if not is_storable(absolute):
-        return NAME_PROBLEM
     if stat.S_ISREG(status.st_mode):
         return None
     if stat.S_ISLNK(status.st_mode):
@@ -319,26 +272,7 @@ def problem_of(absolute: str, status: os.stat_result) -> Problem | None:
     return Problem(outcome=SPECIAL, reason=f"not a regular file ({kind})")
 
 
-def problem_at(paths: MemoryPaths, path: str) -> Problem | None:
-    """Return why a ledger path that leads to no readable file is not indexed; None when it is gone.
-
-    Links and folders have no Markdown name, and a name that is not UTF-8 is not the one in the ledger, so
-    they cannot be read to learn what they are. Nothing outside the memory is looked up.
-    """
-    for name in (path, unprintable(path)):
-        absolute = os.path.normpath(os.path.join(paths.workspace, name))
-        try:
-            if not paths.concerns_folder(absolute):
-                continue
-            status = os.lstat(absolute)
-        except (OSError, ValueError):
-            continue
-        if not is_storable(absolute) or stat.S_ISLNK(status.st_mode):
-            return problem_of(absolute, status)
-        if stat.S_ISDIR(status.st_mode):
-            try:
-                os.scandir(absolute).close()
-            except OSError as error:
-                return unreadable(error)
-        return None
-    return None
+def is_link_of(paths: MemoryPaths, path: str) -> bool:
+    """Tell whether a ledger path is that of a link to a folder; nothing outside the memory is looked up."""
+    absolute = os.path.normpath(os.path.join(paths.workspace, path))
+    return paths.concerns_folder(absolute) and os.path.islink(absolute)

@@ -6,7 +6,6 @@ project that keeps `memory/` out of its repository still has it as its memory.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -28,11 +27,11 @@ _MAX_BYTES = 1 << 20
 #: Stars in one part of a pattern; with eight, a name of 60 characters takes seconds (`paths.Pattern`).
 _MAX_STARS = 4
 
-#: What Logseq keeps of old versions, and its templates.
-_LOGSEQ = ("/logseq/bak/", "/logseq/version-files/", "/logseq/.recycle/", "/templates/")
-
-#: Folders of a vault in which notes are templates, where its settings name none.
-_TEMPLATES = ("Templates/", "templates/", "_templates/")
+#: What a program keeps beside the notes of its folder: its own folder, the patterns, and what they are.
+_KEPT_BESIDE = (
+    (".obsidian", ("/Templates/", "/templates/", "/_templates/"), "Obsidian's templates"),
+    ("logseq", ("/logseq/bak/", "/logseq/version-files/", "/templates/"), "Logseq's backups and templates"),
+)
 
 
 class Rules:
@@ -77,9 +76,12 @@ class Rules:
         return ""
 
     def _of_root(self, root: str) -> tuple[Level, ...]:
-        lines, source = _of_vault(root)
-        vault = [Level(root, spec, source)] if (spec := _spec(lines)) else []
-        return (*self._of_exclude(root), *vault)
+        kept = (
+            Level(root, _spec(patterns), source)
+            for folder, patterns, source in _KEPT_BESIDE
+            if os.path.isdir(os.path.join(root, folder))
+        )
+        return (*self._of_exclude(root), *kept)
 
     def _of_exclude(self, root: str) -> tuple[Level, ...]:
         is_inside = root == self._workspace or root.startswith(self._workspace + os.sep)
@@ -152,18 +154,3 @@ def _read(path: str) -> str:
     except OSError:
         pass
     return ""
-
-
-def _of_vault(root: str) -> tuple[list[str], str]:
-    """Return patterns, and what they leave out: the templates of Obsidian, or what Logseq keeps."""
-    if os.path.isdir(os.path.join(root, "logseq")):
-        return [*_LOGSEQ], "Logseq's backups and templates"
-    if not os.path.isdir(os.path.join(root, ".obsidian")):
-        return [], ""
-    plugin = ".obsidian/plugins/templater-obsidian/data.json"
-    lines = []
-    for file, key in ((".obsidian/templates.json", "folder"), (plugin, "templates_folder")):
-        with suppress(ValueError, AttributeError):
-            if name := str(json.loads(_read(os.path.join(root, file)) or "{}").get(key) or "").strip("/ "):
-                lines.append(f"/{re.escape(name) if '*' in name else name}/")
-    return lines or [f"/{name}" for name in _TEMPLATES], "Obsidian's templates"

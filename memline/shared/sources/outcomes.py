@@ -13,7 +13,6 @@ SPECIAL = "special"
 TOO_LARGE = "too_large"
 NOT_TEXT = "not_text"
 UNREADABLE = "unreadable"
-BAD_NAME = "bad_name"
 FAILED = "failed"
 #: The file is not there, or what is there is a folder.
 GONE = "removed"
@@ -27,14 +26,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LINK_PROBLEM = Problem(outcome=SYMLINK, reason="symbolic links are never followed")
-NAME_PROBLEM = Problem(outcome=BAD_NAME, reason="the name is not valid UTF-8; rename it")
 
 
 #: What makes a note readable, by the outcome of reading it.
 _MENDS = {
     NOT_TEXT: "save {file} as UTF-8",
     TOO_LARGE: "split {file}",
-    BAD_NAME: "rename {file}",
     UNREADABLE: "let the user who runs Memline read {file} (chmod u+r)",
 }
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from copy import copy
 from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
@@ -77,9 +78,6 @@ _ALTERNATIVES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-#: What `printable` makes of bytes that are not UTF-8, and of backslashes in the same name.
-_ESCAPED = re.compile(rb"\\x([0-9a-f]{2})|\\\\")
-
 
 def is_ignored_folder(name: str) -> bool:
     """Tell whether a folder of this name is never entered."""
@@ -89,20 +87,6 @@ def is_ignored_folder(name: str) -> bool:
 def is_storable(name: str) -> bool:
     """Tell whether the name is valid Unicode; others reach Python as lone surrogates and fit in no index."""
     return name.isascii() or not _SURROGATE.search(name)
-
-
-def printable(name: str) -> str:
-    r"""Return the name in valid Unicode: bytes that are not UTF-8 become `\xNN`, backslashes then double."""
-    if is_storable(name):
-        return name
-    return os.fsencode(name.replace("\\", "\\\\")).decode("utf-8", "backslashreplace")
-
-
-def unprintable(path: str) -> str:
-    """Return the name whose printable form is `path`, if it is one."""
-    return os.fsdecode(
-        _ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()) if match[1] else b"\\", os.fsencode(path))
-    )
 
 
 def is_transcript_name(name: str) -> bool:
@@ -248,7 +232,8 @@ class MemoryPaths:
         self._inside = folder_prefix(self.workspace)
         self.rules = Rules(self.workspace, exclude, uses_files=uses_ignore_files)
         self.extras = tuple(self._extra_roots(extra_paths))
-        self._set_roots()
+        is_there = map(os.path.lexists, (self._inside + name for name in (*LONG_TERM, MEMORY_FOLDER)))
+        self._set_roots(is_whole=os.path.isdir(self.workspace) and not any(is_there))
 
     @classmethod
     def of(cls, settings: AgentSettings) -> MemoryPaths:
@@ -261,25 +246,21 @@ class MemoryPaths:
             uses_ignore_files=memory.ignore_files,
         )
 
-    def _set_roots(self) -> None:
+    def _set_roots(self, *, is_whole: bool) -> None:
         everything = compile_pattern(_EVERYTHING)
-        names = (*LONG_TERM, MEMORY_FOLDER)
         #: Whether all Markdown of the workspace is memory.
-        is_there = map(os.path.lexists, (self._inside + name for name in names))
-        self.is_whole = os.path.isdir(self.workspace) and not any(is_there)
-        self.files = tuple(MemoryRoot(path=self._inside + name, pattern=everything) for name in LONG_TERM)
-        self.memory = MemoryRoot(path=self._inside + MEMORY_FOLDER, pattern=everything)
-        if self.is_whole:
-            self.files = ()
-            self.memory = MemoryRoot(path=self.workspace, pattern=everything)
+        self.is_whole = is_whole
+        names = () if is_whole else LONG_TERM
+        self.files = tuple(MemoryRoot(path=self._inside + name, pattern=everything) for name in names)
+        folder = self.workspace if is_whole else self._inside + MEMORY_FOLDER
+        self.memory = MemoryRoot(path=folder, pattern=everything)
         self._roots = (*self.files, self.memory, *self.extras)
 
-    def refresh(self) -> bool:
-        """Look again which rules and roots there are; True when the roots are others than before."""
-        before = self.is_whole
-        self.rules.refresh()
-        self._set_roots()
-        return self.is_whole != before
+    def as_whole(self) -> MemoryPaths:
+        """Return the same memory, with a workspace that is read as a whole."""
+        whole = copy(self)
+        whole._set_roots(is_whole=True)
+        return whole
 
     def ledger_path(self, absolute: str) -> str:
         """Return the ledger path of an absolute path."""

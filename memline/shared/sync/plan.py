@@ -279,11 +279,6 @@ def compare(
         if ledger[path].outcome == SYMLINK and path.startswith(tuple(links)):
             # Behind a link that the walk did not follow: read again, it would have the same outcome.
             group = "unchanged"
-        elif ledger[path].outcome == UNREADABLE and any(
-            file.path.startswith(f"{path}/") for file in discovery.files
-        ):
-            # A folder that could not be listed, and can be now: no note went. Its row goes when it is read.
-            group = "again"
         groups[group].append(path)
     return Changes(**{name: tuple(paths) for name, paths in groups.items()})
 

@@ -18,7 +18,7 @@ from memline.shared.sessions.read_session import SessionReading, read_session
 from memline.shared.sources import outcomes
 from memline.shared.sources.about import about
 from memline.shared.sources.chunking import split
-from memline.shared.sources.discover import problem_at
+from memline.shared.sources.discover import is_link_of
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
 from memline.shared.sources.reading import Reading, read_file
@@ -63,9 +63,10 @@ class FileReader:
         located = self._notes.locate(row.path)
         reading = located and read_file(located.absolute, root=located.anchor, clock=self._clock)
         if not reading or reading.outcome == outcomes.GONE:
-            # A link, folder or name that a walk reports, or the file was removed.
-            problem = problem_at(self._notes, row.path)
-            return replace(row, outcome=problem.outcome, reason=problem.reason) if problem else row
+            # A link to a folder, which a walk reports, or the file was removed.
+            problem = outcomes.LINK_PROBLEM
+            is_link = is_link_of(self._notes, row.path)
+            return replace(row, outcome=problem.outcome, reason=problem.reason) if is_link else row
         row = replace(
             row,
             hash=reading.sha256,

@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -211,7 +210,6 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("source_missing", WARNING, lambda p, _: p.configure(extraPaths=["/none"]), "/none", "put it in its place"),
     ("source_missing", WARNING, lambda p, _: p.configure(experimental={"sessionMemory": True}, sources=["memory", "sessions"], transcripts=["codex"]), "sessions of Codex not readable", "change memorySearch.transcripts"),
     ("no_notes", NOTE, lambda p, _: (p.write("docs/a.md", "A."), p.write("docs/b.MDX", "B.")), "beside MEMORY.md and memory/ 2 Markdown files are not read: docs/a.md, docs/b.MDX", "/docs"),
-    ("no_notes", NOTE, lambda p, _: p.write("Memory.md", "A."), "Memory.md is not taken for the long-term note, which is called MEMORY.md", "/MEMORY.md"),
     ("provider_unusable", PROBLEM, lambda p, _: p.configure(remote={}), "keyword search only: No API key found", "export OPENAI_API_KEY"),
     ("provider_unusable", PROBLEM, lambda p, _: p.configure(provider="local", local={"modelPath": "/none.gguf"}), "keyword search only: ", ""),
     ("paused", WARNING, lambda p, _: (want_texts(p), provider_pauses.pause(p.agent)), "embedding is paused; 3 vectors are pending", "memline queue resume"),
@@ -381,17 +379,6 @@ def test_texts_in_a_batch_do_not_wait_for_what_holds_requests(place):
     provider_pauses.pause(place.agent)
 
     assert one(found(place), "paused").what == "embedding is paused; 2 vectors are pending"
-
-
-def test_the_long_term_note_in_another_spelling_is_one_advice(place):
-    shutil.rmtree(place.workspace / "memory")
-    for name in ("Memory.md", "memory/a.md"):
-        place.write(name, "A.")
-
-    (finding,) = (each for each in found(place) if each.code == "no_notes")
-    subprocess.run(shlex.split(finding.action), check=True)
-
-    assert not [each for each in found(place) if each.code == "no_notes"]
 
 
 def test_the_more_urgent_finding_comes_first(place):

@@ -2,9 +2,11 @@
 
 import pytest
 
-from memline.shared.sources.discover import discover, markdown_below
+from memline.shared.sources.discover import discover
 from memline.shared.sources.paths import MemoryPaths
 from tests.support.process import python
+
+LOGSEQ = "Logseq's backups and templates"
 
 
 @pytest.fixture
@@ -43,7 +45,6 @@ def test_a_workspace_without_memory_is_read_as_a_whole(folder):
     assert names == ["a.md", "long.markdown", "docs/b.md", "docs/build/c.md", "docs/build/keep.md"]
     write(folder, "memory/d.md")
     assert found(folder) == ["memory/d.md"]
-    assert markdown_below(str(folder)) == 6
 
 
 def test_ignore_files_leave_out_as_git_does(folder):
@@ -80,29 +81,12 @@ def test_an_ignore_file_above_the_memory_does_not_count(folder):
     assert found(folder, exclude=("memory/",)) == ["MEMORY.md"]
 
 
-@pytest.mark.parametrize("settings", ["", '{"folder": "Templates"}', "no json"])
-def test_templates_of_obsidian_are_left_out(tmp_path, settings):
-    write(tmp_path, "note.md", "Templates/day.md")
-    write(tmp_path, ".obsidian/templates.json", text=settings)
+def test_what_programs_keep_beside_notes_is_left_out(tmp_path):
+    write(tmp_path, "note.md", "Templates/day.md", ".obsidian/x.md", "logseq/bak/pages/a.md", "pages/a.md")
 
-    assert found(tmp_path) == ["note.md"]
-    assert left_out(tmp_path) == {"Templates/": "Obsidian's templates"}
-
-
-def test_the_folder_that_a_vault_names_for_templates_is_left_out(tmp_path):
-    write(tmp_path, "Templates/kept.md", "meta/forms/day.md", "note.md")
-    write(
-        tmp_path, ".obsidian/plugins/templater-obsidian/data.json", text='{"templates_folder": "meta/forms"}'
-    )
-
-    assert found(tmp_path) == ["Templates/kept.md", "note.md"]
-    assert "meta/forms/day.md" in found(tmp_path, exclude=("!/meta/forms/",))
-
-
-def test_backups_of_logseq_are_left_out(tmp_path):
-    write(tmp_path, "journals/2026_03_02.md", "pages/a.md", "logseq/bak/pages/a.md", "logseq/custom.md")
-
-    assert found(tmp_path) == ["journals/2026_03_02.md", "logseq/custom.md", "pages/a.md"]
+    assert found(tmp_path) == ["note.md", "pages/a.md"]
+    assert "Templates/day.md" in found(tmp_path, exclude=("!/Templates/",))
+    assert left_out(tmp_path) == {"Templates/": "Obsidian's templates", "logseq/bak/": LOGSEQ}
 
 
 def test_odd_ignore_files_do_no_harm(folder, tmp_path):

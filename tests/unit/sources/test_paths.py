@@ -11,7 +11,6 @@ from memline.shared.sources.paths import (
     MemoryPaths,
     Pattern,
     is_transcript_name,
-    printable,
     source_of,
 )
 
@@ -102,12 +101,6 @@ def test_the_trusted_folder_is_the_one_above_what_is_named(path, anchor):
 )
 def test_folders_that_can_change_the_memory(folder, concerns):
     assert SCOPE.concerns_folder(folder) is concerns
-
-
-def test_names_that_are_not_utf_8_are_shown_without_loss():
-    assert printable("caf\u00e9.md") == "caf\u00e9.md"
-    assert printable(os.fsdecode(b"caf\xe9\\.md")) == "caf\\xe9\\\\.md"
-    assert printable("a\\xe9.md") == "a\\xe9.md"
 
 
 TRANSCRIPTS = """

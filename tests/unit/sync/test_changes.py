@@ -2,7 +2,7 @@
 
 from memline.shared.index.ledger import RecordedFile
 from memline.shared.sources.discover import DiscoveredFile, Discovery
-from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM
+from memline.shared.sources.outcomes import LINK_PROBLEM
 from memline.shared.sync.plan import Changes, compare
 
 
@@ -75,7 +75,6 @@ def test_what_cannot_be_indexed_is_announced_once():
     assert scan([link], {}).refused == ("link",)
     assert scan([link], {"link": seen()}).refused == ("link",)
     assert scan([link], {"link": seen("symlink", size=99)}) == Changes(unchanged=("link",))
-    assert scan([found("b", problem=NAME_PROBLEM)], {"b": seen("symlink")}).refused == ("b",)
 
 
 def test_files_behind_a_folder_that_became_a_link_are_announced_once():
