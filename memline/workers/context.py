@@ -16,7 +16,7 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose, choose_fallback
-from memline.shared.errors import MemlineError, QueueError
+from memline.shared.errors import QueueError
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.hold import Hold, hold
 from memline.shared.index.rows import FileRow
@@ -128,11 +128,7 @@ class Context:
         self.in_flight = in_flight or InFlightRequests()
         #: Set when the process is told to stop: what waits then waits no longer.
         self.stopping = stopping or threading.Event()
-        #: The error that ended the work of this process, if any.
-        self.failure: MemlineError | None = None
         self.sweep_timer = SweepTimer(lambda agent, deep: send(Sweep(agent=agent, deep=deep)))
-        #: When this process began (monotonic seconds).
-        self.began_at = time.monotonic()
         self._kind = kind
         self._lock = threading.RLock()
         self._writers: dict[str, IndexWriter] = {}
@@ -228,11 +224,6 @@ class Context:
             if key not in self._open:
                 self._open[key] = build()
             return cast(C, self._open[key])
-
-    def stop(self, failure: MemlineError) -> None:
-        """End the work of this process with an error: this process is what is wrong."""
-        self.failure = self.failure or failure
-        self.stopping.set()
 
     def close(self) -> None:
         """Stop the timer and close what is open; the workers have stopped before."""

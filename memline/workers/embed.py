@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from memline.shared.embedders.choice import Choice
@@ -34,9 +33,8 @@ MAX_WAIT_S = 5.0
 #: Seconds that such texts stay in the rows at least.
 MIN_DEFERRED_S = 1.0
 
-#: Seconds after its start in which a worker that is set up for another model than the index goes on, and for
-#: which it keeps such a request.
-MISMATCH_S, MISMATCH_WAIT_S = 15.0, 1.0
+#: Seconds for which a worker that is set up for another model than the index keeps a request.
+MISMATCH_WAIT_S = 1.0
 
 #: Fields of an identity, as an operator knows them.
 _PARTS = {
@@ -81,9 +79,6 @@ def embed_texts(message: EmbedTexts) -> None:
         _LOG.error("request.not_ours", error=error.message, action=error.hint)
         context.stopping.wait(MISMATCH_WAIT_S)
         _send(message, failed=[(texts, _Unsent(error.message, hint=error.hint))])
-        if time.monotonic() - context.began_at > MISMATCH_S:
-            # Processes of a fleet are started again one after another; this one stays as it is.
-            context.stop(error)
     except ProviderError as error:
         _send(message, failed=[(texts, error)])
     except Exception as error:

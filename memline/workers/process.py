@@ -55,7 +55,7 @@ class Workers:
     """
 
     def __init__(self, settings: Settings, threads_of: Mapping[str, int], stop: threading.Event) -> None:
-        """Work on the queues of `threads_of`, each with so many threads; an error of its own sets `stop`."""
+        """Work on the queues of `threads_of`, each with so many threads, until `stop` is set."""
         self._settings = settings
         self._threads_of = threads_of
         self._stop = stop
@@ -91,13 +91,10 @@ class Workers:
         """Do nothing: the threads of the workers do it."""
 
     def __exit__(self, *_: object) -> None:
-        """Raise the error that ended the work, if one did."""
         self._retry.stop_after(LAST_TRIES_S)
         self._heartbeat.stop()
         stop(self._workers, timeout_ms=SHUTDOWN_MS)
         self._context.close()
-        if self._context.failure is not None:
-            raise self._context.failure
 
 
 class ShowWork(Heartbeat, Middleware):

@@ -14,7 +14,7 @@ from memline.producers.cli.output import note, print_result, table
 from memline.producers.reports import estimate
 from memline.producers.reports.jobs import SHORT, listed, named, report
 from memline.shared.index.jobs import asker as this_user
-from memline.shared.words import money, span
+from memline.shared.words import span
 
 #: What a job is named by.
 _JOB = click.argument("job")
@@ -55,7 +55,7 @@ def jobs(invocation: Invocation, open: bool, as_json: bool) -> None:
     if click.get_current_context().invoked_subcommand is not None:
         return
     reports = listed(invocation.agents(), only_open=open, queue=invocation.settings.queue)
-    names = ("job", "agent", "what", "state", "files", "texts", "left", "cost", "age")
+    names = ("job", "agent", "what", "state", "files", "texts", "left", "age")
     lines = table(names, map(_cells, reports)) if reports else ["No open jobs." if open else "No jobs."]
     print_result(reports, as_json, lines)
 
@@ -65,17 +65,13 @@ def _cells(job: dict[str, Any]) -> tuple[str, ...]:
     if job["kind"] == "batch":
         what = " ".join(filter(None, ("batch", job["jobId"], job["providerState"])))
         texts = f"{job['stored']:,}/{job['rows']:,}"
-        return (job["id"][:SHORT], job["agentId"], what, job["progress"], "", texts, "", "", age)
-    files, texts, eta_s, cost = job["files"], job["texts"], job["etaSeconds"], job["cost"]
-    price = "" if cost["soFar"] is None else money(cost["soFar"])
-    if price and job["state"] in ("running", "paused") and cost["expected"] is not None:
-        price += f" of about {money(cost['expected'])}"
+        return (job["id"][:SHORT], job["agentId"], what, job["progress"], "", texts, "", age)
+    files, texts, eta_s = job["files"], job["texts"], job["etaSeconds"]
     return (
         *(job[name] for name in ("id", "agentId", "name", "state")),
         f"{files['done']:,}/{files['total']:,}" if files["total"] else "",
         f"{texts['done']:,}/{texts['total']:,}",
         span(eta_s) if eta_s is not None else "",
-        price,
         age,
     )
 

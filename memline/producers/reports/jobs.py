@@ -16,7 +16,6 @@ from memline.shared.errors import JobUnknown
 from memline.shared.finding import worst
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts, sending
-from memline.shared.findings.work import price_now
 from memline.shared.index import batches, driver, identities, jobs, meta
 from memline.shared.index.batches import Batch
 from memline.shared.index.jobs import Job, Left
@@ -151,8 +150,11 @@ def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
     wanted = {job.id: job for job in rows}
     for job in sorted({**wanted, **{job.id: job for job in opened}}.values(), key=lambda job: job.id):
         one, eta_s = left.get(job.id, Left()), None
-        texts, tokens = job.texts_done + one.texts + one.failed, job.tokens_done + one.tokens
-        expected, tokens_expected = _expected(texts, job, one), _expected(tokens, job, one)
+        texts = job.texts_done + one.texts + one.failed
+        # By the files that were read so far; None before the first one.
+        expected: int | None = texts
+        if one.files:
+            expected = round(texts * job.files / job.files_done) if job.files_done else None
         if job.state == jobs.RUNNING:
             ahead += max((expected or 0) - job.texts_done - one.failed, one.texts)
             eta_s = None if stop is not None else _eta_s(job, ahead, rates)
@@ -184,9 +186,7 @@ def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
                 "total": texts,
                 "expected": expected,
             },
-            "tokens": {"done": job.tokens_done, "total": tokens, "expected": tokens_expected},
             "etaSeconds": eta_s,
-            "cost": _cost(facts, job, tokens_expected),
             # The same in words.
             "name": f"{kind} ({job.what})" if job.what else kind,
             "progress": f"{progress}, {reason}" if reason else progress,
@@ -195,29 +195,6 @@ def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
             "findings": [each.to_json() for each in mine],
         }
     return [reports[job_id] for job_id in wanted]
-
-
-def _expected(count: int, job: Job, left: Left) -> int | None:
-    """Estimate the count of the whole job by that of the files read so far; None before the first one."""
-    if not left.files:
-        return count
-    return round(count * job.files / job.files_done) if job.files_done else None
-
-
-def _cost(facts: Facts, job: Job, tokens_expected: int | None) -> dict[str, Any]:
-    """Say what a job has cost, and will have cost, in dollars; null without a price."""
-    row = identities.by_id(facts.index, job.identity_id) if job.identity_id else facts.target
-    price, goes_by_batch = price_now(facts, row) if row else (None, False)
-    so_far = expected = None
-    if price is not None:
-        by_request = price.cost(job.tokens_done - job.batch_tokens_done, by_batch=False)
-        by_batch = price.cost(job.batch_tokens_done, by_batch=True) if job.batch_tokens_done else 0.0
-        if by_request is not None and by_batch is not None:
-            so_far = by_request + by_batch
-        if so_far is not None and tokens_expected is not None:
-            coming = price.cost(max(tokens_expected - job.tokens_done, 0), by_batch=goes_by_batch)
-            expected = None if coming is None else so_far + coming
-    return {"soFar": so_far, "expected": expected, "currency": "USD"}
 
 
 def _eta_s(job: Job, texts_ahead: float, rates: Sequence[float]) -> float | None:

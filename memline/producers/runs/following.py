@@ -14,7 +14,6 @@ from memline.producers.runs.parts import Part, run
 from memline.producers.runs.prepare import build_again, prepare
 from memline.producers.watching.flush_sessions import FlushSessions
 from memline.producers.watching.follow import Follower
-from memline.producers.watching.loop_errors import LoopErrors
 from memline.shared.clock import SystemClock
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
@@ -92,7 +91,7 @@ class Following:
     """
 
     def __init__(self, settings: Settings, agents: Sequence[AgentSettings], *, lines: Lines | None = None):
-        """With `lines` it says what becomes of the files, and raises IndexCorrupt for a damaged index."""
+        """With `lines` it says what becomes of the files."""
         self._settings = settings
         self._agents = agents
         self._lines = lines
@@ -100,10 +99,9 @@ class Following:
 
     def __enter__(self) -> Following:
         with ExitStack() as stack:
-            self._errors = LoopErrors()
             self._qmd = stack.enter_context(QmdUpdates(self._agents))
             stack.enter_context(FlushSessions(self._agents))
-            follower = Follower(self._agents, errors=self._errors, on_change=self._qmd.changed)
+            follower = Follower(self._agents, on_change=self._qmd.changed)
             self._follower = stack.enter_context(follower)
             for line in self._follower.describe():
                 if self._lines:
@@ -128,8 +126,9 @@ class Following:
         if not self._is_old and (file := self._settings.file.newer()):
             Log("settings").warning("settings.old", file=file)
             self._is_old = True
-        if self._lines and self._errors.corrupt:
-            raise self._errors.corrupt
+        if self._lines and self._follower.corrupt:
+            # Moved aside and built again by `up`.
+            raise self._follower.corrupt
 
 
 def up(

@@ -6,21 +6,22 @@ lost message costs `SCAN_EVERY_S`, not a file, and a queue that cannot be reache
 
 import math
 import os
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Self
 
-from memline.producers.watching.loop_errors import FILES, LoopErrors
 from memline.producers.watching.watcher import Watcher
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
-from memline.shared.errors import QueueError
+from memline.shared.errors import IndexCorrupt, MemlineError, QueueError
 from memline.shared.index import driver, jobs, ledger
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.broker import send
-from memline.shared.queue.feed import AHEAD_FILES, FileFeeder, enqueue_files
+from memline.shared.queue.feed import AHEAD_FILES, enqueue_files
 from memline.shared.queue.messages import Sweep
 from memline.shared.sessions.programs import Transcripts, transcripts_of
 from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript
@@ -43,7 +44,8 @@ SCAN_EVERY_S = 60.0
 #: Seconds after which all files are scanned again when the queue could not be reached.
 QUEUE_RETRY_S = 2.0
 
-#: Seconds between two scans at most, while nothing that is enqueued ever arrives: the workers refuse it.
+#: Seconds between two scans at most, while what is enqueued does not arrive: the workers refuse it, and each
+#: message may be one more dead letter.
 MAX_SCAN_EVERY_S = 3_600.0
 
 _log = Log("follow")
@@ -56,17 +58,14 @@ class Follower:
         self,
         agents: Sequence[AgentSettings],
         *,
-        errors: LoopErrors | None = None,
         on_change: Callable[[AgentSettings], None] = lambda _: None,
         clock: Clock | None = None,
     ) -> None:
-        """`errors` notes what fails for one agent, so that the others are followed all the same.
-
-        `on_change` is told of an agent whose files changed, by any thread.
-        """
-        self._errors = errors or LoopErrors()
+        """`on_change` is told of an agent whose files changed, by any thread."""
         self._agents = [_AgentFollower(settings, clock or SystemClock(), on_change) for settings in agents]
         self._stack = ExitStack()
+        #: The damaged index that was met last.
+        self.corrupt: IndexCorrupt | None = None
 
     def __enter__(self) -> Self:
         with self._stack:
@@ -90,11 +89,17 @@ class Follower:
             yield f"memline: agent {name} follows {workspace}{sessions}: {mode}"
 
     def tick(self) -> None:
-        """Feed what waits, and scan all files when that is due; call it several times a second."""
+        """Scan all files when that is due; call it several times a second.
+
+        What fails for one agent is logged, and the others are followed all the same.
+        """
         for agent in self._agents:
-            with self._errors.guard(agent.settings, FILES):
-                if agent.tick():
-                    self._errors.clear(agent.settings, FILES)
+            try:
+                agent.tick()
+            except Exception as error:
+                # One odd record in one transcript must not end what runs for weeks.
+                self.corrupt = error if isinstance(error, IndexCorrupt) else self.corrupt
+                agent.log_once(error)
 
 
 class _AgentFollower:
@@ -119,13 +124,15 @@ class _AgentFollower:
         #: Whether a scan finds the first import, or what changed while this process was off. It becomes a
         #: job, which files that are saved meanwhile overtake; so does a scan that finds very many.
         self._is_first_look = True
-        self._feeder: FileFeeder | None = None
         self._next_scan_s = 0.0
-        #: Whether a watcher asks for a scan. It waits for what is fed now, unlike one that is late.
+        #: Whether a watcher asks for a scan.
         self._is_scan_asked = False
-        #: Scans in a row of which not a single file arrived.
-        self._scans_without_arrival = 0
+        #: What the last scan enqueued, and the seconds until the next one while that does not arrive.
+        self._enqueued: list[tuple[str, int]] = []
+        self._wait_s = SCAN_EVERY_S
         self._is_queue_down = False
+        #: The error that was logged last.
+        self._logged = ""
 
     def _watch(self, files: WatchedFiles, quiet_s: float, most_s: float) -> None:
         on_paths, on_rescan = self.enqueue, self._request_scan
@@ -140,17 +147,27 @@ class _AgentFollower:
         modes = [f"{each.mode} ({each.reason})" if each.reason else each.mode for each in self.watchers]
         return max(modes, key=len, default="not watching (sync.watch is off)")
 
-    def tick(self) -> bool:
-        """Feed what waits, or scan when that is due; True after a scan that succeeded."""
-        try:
-            if self._feeder is not None:
-                self._advance(self._feeder)
-            elif self._is_scan_asked or self._clock.now() >= self._next_scan_s:
+    def tick(self) -> None:
+        """Scan when that is due."""
+        if self._is_scan_asked or self._clock.now() >= self._next_scan_s:
+            try:
                 self._scan()
-                return True
-        except QueueError as error:
-            self._wait_for_queue(error)
-        return False
+                self._logged = ""
+            except QueueError as error:
+                self._wait_for_queue(error)
+
+    def log_once(self, error: Exception) -> None:
+        """Log an error, unless it goes on.
+
+        A fault in our code is named by its place: its text may quote a note.
+        """
+        words = str(error)
+        if not isinstance(error, MemlineError | OSError):
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            words = f"{type(error).__name__} in {Path(frame.filename).name}, line {frame.lineno}"
+        if words != self._logged:
+            self._logged = words
+            _log.error("follow.failed", agent=self.settings.agent, error=words)
 
     def enqueue(self, paths: Iterable[str]) -> None:
         """Send changed paths to the chunk workers."""
@@ -179,7 +196,6 @@ class _AgentFollower:
         """Compare all files with the ledger and begin to feed what differs."""
         sync = self.settings.memory.sync
         every_s = [SCAN_EVERY_S] * sync.watch + [60.0 * sync.interval_minutes] * (sync.interval_minutes > 0)
-        scanned_ns = self._clock.now_ns()
         # Set before the scan: one that is requested meanwhile is not forgotten.
         self._is_scan_asked = False
         self._next_scan_s = self._clock.now() + min(every_s, default=math.inf)
@@ -201,11 +217,13 @@ class _AgentFollower:
             if is_first_look or len(files) > AHEAD_FILES:
                 self._make_job(files, jobs.BACKFILL if known.files else jobs.IMPORT)
             else:
-                self._feeder = FileFeeder(
-                    self.settings.agent, files, scanned_ns=scanned_ns, index=self.settings.index_path.name
-                )
-                self._advance(self._feeder)
+                paths = [path for path, _ in files]
+                enqueue_files(self.settings.agent, paths, index=self.settings.index_path.name)
             self._is_queue_down = False
+        is_stuck, self._enqueued = bool(files) and files == self._enqueued, files
+        self._wait_s = min(2 * self._wait_s, MAX_SCAN_EVERY_S) if is_stuck else SCAN_EVERY_S
+        if is_stuck:
+            self._next_scan_s = self._clock.now() + self._wait_s
 
     def _make_job(self, files: list[tuple[str, int]], kind: str) -> None:
         """Write a job down that reads these files, and wake the store worker, which feeds them."""
@@ -239,25 +257,9 @@ class _AgentFollower:
             return True
         return lines - known_lines >= self.settings.memory.sync.sessions.delta_messages
 
-    def _advance(self, feeder: FileFeeder) -> None:
-        with driver.reading_if_any(self.settings.index_path) as reader:
-            feeder.advance(reader)
-        is_late = self._clock.now() >= self._next_scan_s
-        if feeder.done:
-            self._scans_without_arrival = 0
-        if feeder.done == feeder.total or is_late:
-            # Late: messages were lost on the way. The next scan finds what is missing.
-            self._feeder = None
-            if not feeder.done:
-                # Less and less often while nothing arrives: each message may be one more dead letter.
-                wait_s = min(SCAN_EVERY_S * 2.0**self._scans_without_arrival, MAX_SCAN_EVERY_S)
-                self._next_scan_s = self._clock.now() + wait_s
-                self._scans_without_arrival += 1
-
     def _wait_for_queue(self, error: QueueError) -> None:
         """Forget what could not be enqueued; the scan when the queue may be back finds all of it."""
         if not self._is_queue_down:
             self._is_queue_down = True
             _log.warning("queue.unavailable", error=error.message, action=error.hint)
-        self._feeder = None
         self._next_scan_s = self._clock.now() + QUEUE_RETRY_S

@@ -22,7 +22,7 @@ CHECKS: tuple[Check, ...] = (
     place.index_unusable,
     place.not_writable,
     place.root_emptied,
-    place.following_fails,
+    place.port_taken,
     place.first_index_missing,
     place.no_notes,
     place.source_missing,

@@ -68,12 +68,11 @@ def not_writable(facts: Facts) -> Iterator[Finding]:
         yield facts.disk_trouble
 
 
-def following_fails(facts: Facts) -> Iterator[Finding]:
-    """A part of `memline up` or `watch` fails and is tried again: its files, or an address that is taken."""
-    for part, entry in sorted(meta.get(facts.index, meta.LOOP_ERRORS, {}).items()):
-        code = "port_taken" if entry.get("code") == "port_taken" else "following_fails"
-        what = f"memline up or watch cannot go on with its {part}: {entry['error']}"
-        yield problem(code, what, entry["action"] or "memline doctor", part)
+def port_taken(facts: Facts) -> Iterator[Finding]:
+    """`memline up --serve` cannot have its address, and tries again."""
+    if fault := meta.get(facts.index, meta.SERVER_FAULT):
+        what = f"memline up works and serves no HTTP: {fault['error']}"
+        yield problem("port_taken", what, fault["action"], "HTTP server")
 
 
 def memory_disabled(facts: Facts) -> Iterator[Finding]:

@@ -9,8 +9,7 @@ from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding, note, proble
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.index import jobs
 from memline.shared.index.batches import Batch
-from memline.shared.index.identities import IdentityRow
-from memline.shared.providers import LOCAL, Price, price_of
+from memline.shared.providers import LOCAL
 from memline.shared.scheduling import health
 from memline.shared.words import because, counted, span
 
@@ -118,16 +117,6 @@ def rate_limited(facts: Facts) -> Iterator[Finding]:
     yield Finding(code="rate_limited", level=level, what=what, action=action, subject=facts.provider)
 
 
-def price_now(facts: Facts, row: IdentityRow) -> tuple[Price | None, bool]:
-    """Return the price of an identity's texts, and whether those to come go in batches."""
-    identity = row.identity
-    own, public = facts.settings.content.prices, not identity.endpoint
-    price = price_of(identity.provider, identity.model, public=public, own=own)
-    is_stopped = facts.health_of(identity.provider, health.BATCH).is_stopped
-    has_batches = facts.settings.memory.remote.batch.enabled and not is_stopped
-    return price, bool(price and price.batch_per_million is not None and has_batches)
-
-
 def model_differs(facts: Facts) -> Iterator[Finding]:
     """The settings choose another model than the index has, or the index changes to it."""
     if facts.model.reason:
@@ -135,11 +124,8 @@ def model_differs(facts: Facts) -> Iterator[Finding]:
     for job in facts.jobs:
         left = facts.left.get(job.id)
         is_of_model = job.kind == jobs.MODEL and facts.target and job.identity_id == facts.target.id
-        if is_of_model and facts.target and left is not None and left.texts:
-            price, by_batch = price_now(facts, facts.target)
-            what = f"the model changes to {job.what}: {counted(left.texts, 'text')} to embed,"
-            what += f" {counted(left.tokens, 'token')}"
-            what += f", {price.words(price.cost(left.tokens, by_batch=by_batch))}" if price else ""
+        if is_of_model and left is not None and left.texts:
+            what = f"the model changes to {job.what}: {counted(left.texts, 'text')} to embed"
             yield note("model_differs", what, f"memline jobs pause {job.token}", job.token)
 
 

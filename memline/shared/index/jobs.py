@@ -50,8 +50,6 @@ class Job(msgspec.Struct, frozen=True):
     files: int
     files_done: int
     texts_done: int
-    tokens_done: int
-    batch_tokens_done: int
     identity_id: int | None
 
 
@@ -59,9 +57,8 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     """What a job has not done yet."""
 
     files: int = 0
-    #: Texts that are wanted or in flight, and their estimated tokens.
+    #: Texts that are wanted or in flight.
     texts: int = 0
-    tokens: int = 0
     failed: int = 0
 
 
@@ -127,14 +124,14 @@ def left(connection: Connection) -> dict[int, Left]:
     for job, files in connection.execute("SELECT job, count(*) FROM job_files GROUP BY job"):
         counts[job]["files"] = files
     rows = connection.execute(
-        "SELECT job, state, count(*), sum(tokens) FROM vectors"
+        "SELECT job, state, count(*) FROM vectors"
         " WHERE identity_id IN (SELECT id FROM identities) AND active = 1"
         " AND state IN ('wanted', 'leased', 'failed') AND job > 0"
         # In the order of the index, or a million rows are sorted.
         " GROUP BY identity_id, active, state, job"
     )
-    for job, state, texts, tokens in rows:
-        counts[job].update({"failed": texts} if state == "failed" else {"texts": texts, "tokens": tokens})
+    for job, state, texts in rows:
+        counts[job]["failed" if state == "failed" else "texts"] += texts
     return {job: Left(**of_job) for job, of_job in counts.items()}
 
 
@@ -182,15 +179,10 @@ def files_arrived(connection: Connection, observed: Mapping[str, int], now: floa
     return arrived
 
 
-def add_done(
-    connection: Connection, done: Mapping[int, tuple[int, int]], identity_id: int, *, by_batch: bool
-) -> None:
-    """Count vectors that were stored: (texts, tokens) by job id."""
-    connection.executemany(
-        "UPDATE jobs SET texts_done = texts_done + ?, tokens_done = tokens_done + ?,"
-        " batch_tokens_done = batch_tokens_done + ?, identity_id = ? WHERE id = ?",
-        ((texts, size, size * by_batch, identity_id, job) for job, (texts, size) in done.items()),
-    )
+def add_done(connection: Connection, done: Mapping[int, int]) -> None:
+    """Count vectors that were stored, by job id."""
+    query = "UPDATE jobs SET texts_done = texts_done + ? WHERE id = ?"
+    connection.executemany(query, [(texts, job) for job, texts in done.items()])
 
 
 def for_model(connection: Connection, what: str, identity_id: int, *, kind: str, now: float) -> Job:

@@ -18,8 +18,8 @@ FALLBACK = "fallback"
 HEALTH_OF = "health_of"
 #: What an operator paused: [`<provider> <mode>`, …].
 PAUSED_MODES = "paused_modes"
-#: What fails in a long-lived loop: part -> {error, action, since}; see `producers.watching.loop_errors`.
-LOOP_ERRORS = "loop_errors"
+#: Why `memline up --serve` serves nothing: {error, action}.
+SERVER_FAULT = "server_fault"
 #: When the sessions of a path were flushed last: path of the transcript -> seconds since the epoch.
 FLUSHED_AT = "flushed_at"
 #: When an operator paused the sending of texts (seconds since the epoch).

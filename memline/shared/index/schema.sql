@@ -222,9 +222,7 @@ CREATE TABLE IF NOT EXISTS jobs (
     files_done INTEGER NOT NULL DEFAULT 0,
     -- Of vectors that were stored for it; what is left is counted in `vectors`.
     texts_done INTEGER NOT NULL DEFAULT 0,
-    tokens_done INTEGER NOT NULL DEFAULT 0,
-    batch_tokens_done INTEGER NOT NULL DEFAULT 0,
-    -- The identity that embedded for it last.
+    -- The identity that all texts are embedded with, of a change of the model.
     identity_id INTEGER
 ) STRICT;
 

@@ -15,6 +15,7 @@ All functions but `prune_cache` run inside the caller's transaction.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from sqlite3 import Connection
@@ -121,21 +122,19 @@ def release(connection: Connection, orphans: Sequence[bytes], now: float) -> Non
 
 def store(
     connection: Connection, identity: IdentityRow, rows: Iterable[VectorRow], now: float
-) -> tuple[int, dict[int, tuple[int, int]]]:
+) -> tuple[int, Counter[int]]:
     """Store vectors by text hash. Safe twice and late: a ready row stays as it is.
 
     The caller has checked the dimensions. Returns how many texts waited for them, and of those that a job
-    wanted (texts, tokens) by its id.
+    wanted how many, by its id.
     """
-    stored, by_job, of_tokens = 0, dict[int, tuple[int, int]](), list[tuple[int, bytes]]()
+    stored, by_job, of_tokens = 0, Counter[int](), list[tuple[int, bytes]]()
     for row in rows:
         changed = connection.execute(_STORE, (row.vector, now, identity.id, row.hash)).fetchone()
         if changed:
             stored += 1
-            _, job, size = changed
-            if job:
-                texts_before, tokens_before = by_job.get(job, (0, 0))
-                by_job[job] = texts_before + 1, tokens_before + size
+            if job := changed[1]:
+                by_job[job] += 1
         else:
             # Its chunk was removed meanwhile; it is paid for, so it is kept as cache.
             changed = connection.execute(_STORE_NEW, (identity.id, row.hash, now, row.vector)).fetchone()
@@ -148,7 +147,7 @@ def store(
 # No upsert: that takes an id for each row which is there.
 _STORE = (
     "UPDATE vectors SET state = 'ready', embedding = ?, error = '', lease = NULL, attempts = 0, used_at = ?"
-    " WHERE identity_id = ? AND text_hash = ? AND state <> 'ready' RETURNING id, job, tokens"
+    " WHERE identity_id = ? AND text_hash = ? AND state <> 'ready' RETURNING id, job"
 )
 _STORE_NEW = (
     "INSERT INTO vectors (identity_id, text_hash, state, active, used_at, embedding)"

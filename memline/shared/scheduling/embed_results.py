@@ -77,7 +77,7 @@ def store_vectors(
             vectors.take_back(connection, row.id, lease, hashes, why, now, attempts=1)
         # The result of a batch says nothing about requests.
         is_batch = batches.count(connection, lease, stored=stored)
-        jobs.add_done(connection, by_job, row.id, by_batch=is_batch)
+        jobs.add_done(connection, by_job)
         leases.close_lease(connection, lease)
 
         def change(was: Health) -> Health:

@@ -4,7 +4,6 @@ from contextlib import closing
 import pytest
 
 from memline.producers.cli import run
-from memline.producers.watching.loop_errors import FILES, LoopErrors
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all, retarget
 
@@ -24,20 +23,6 @@ def test_it_says_what_is_behind_and_after_an_index_that_nothing_is(place, capsys
     assert "  Indexed:     1/1 file · 1 chunk\n" in after
     assert "  Dirty:       no\n" in after
     assert "  Embeddings:  unavailable: " in after
-
-
-def test_what_fails_in_a_running_up_is_trouble_with_what_to_do(place, capsys):
-    place.index()
-    with LoopErrors().guard(place.agent, FILES):
-        raise OSError(13, "Permission denied", "/notes")
-
-    run(place.arguments("status"))
-
-    shown = capsys.readouterr().out
-    assert shown.splitlines()[1:3] == [
-        "  FAIL memline up or watch cannot go on with its files: /notes: permission denied",
-        f"       try: {place.typed('doctor')}",
-    ]
 
 
 def test_verbose_names_every_file_that_is_left_out(place, capsys):

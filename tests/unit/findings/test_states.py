@@ -200,7 +200,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("index_unusable", NOTE, lambda p, _: (want_texts(p), p.index_path.with_name("main.sqlite.corrupt-1").touch()), "moved aside, to", "delete it"),
     ("not_writable", PROBLEM, lambda p, m: m.setattr(os, "access", lambda *_: False), "is not writable", "chmod u+w"),
     ("not_writable", PROBLEM, lambda p, m: [m.setattr(facts, f"{name}_DISK_BYTES", 2**62) for name in ("LOW", "FULL")], "is full", "free space there"),
-    ("following_fails", PROBLEM, lambda p, _: put(p, meta.LOOP_ERRORS, {"files": {"error": "no right", "action": "chmod", "since": 1.0}}), "cannot go on with its files: no right", "chmod"),
+    ("port_taken", PROBLEM, lambda p, _: put(p, meta.SERVER_FAULT, {"error": "it is taken", "action": "memline up --serve --port 7844"}), "serves no HTTP: it is taken", "--port 7844"),
     ("provider_unusable", PROBLEM, lambda p, m: (p.configure(fallback="local", local={"modelPath": "/none.gguf"}), m.setitem(sys.modules, "llama_cpp", None)), "the local model cannot run", "llama-cpp-python"),
     ("index_unusable", PROBLEM, newer_index, "has schema 9999", ""),
     ("not_writable", WARNING, lambda p, m: m.setattr(facts, "LOW_DISK_BYTES", 2**62), "MiB are free", "free space there"),
@@ -225,7 +225,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("breaker_open", NOTE, lambda p, _: open_breaker(p, "batch"), "the circuit breaker of openai for batches is open, tried again in 60 s: bad key; requests go on", "check the key"),
     ("fallback_active", WARNING, lambda p, _: put(p, meta.FALLBACK, {"from": "voyage", "reason": "no quota"}), "the fallback openai embeds instead of voyage: no quota", "memline index"),
     ("model_differs", WARNING, lambda p, _: (want_texts(p), p.configure(model="b")), "3 texts to embed with openai b", "memline index"),
-    ("model_differs", NOTE, lambda p, _: change_model(p), "the model changes to openai b: 3 texts to embed, 6 tokens", "memline jobs"),
+    ("model_differs", NOTE, lambda p, _: change_model(p), "the model changes to openai b: 3 texts to embed", "memline jobs"),
     ("no_provider", NOTE, lambda p, _: p.configure(provider="auto", remote={}), "no embedding provider is configured", "export OPENAI_API_KEY"),
     ("job_paused", WARNING, pause_a_job, " is paused; 1 file and 0 texts are pending for it", "memline jobs resume "),
     ("text_refused", PROBLEM, refuse_a_text, "1 text got no vector: it was refused (a.md)", "change a.md, or leave it"),
@@ -423,7 +423,7 @@ ENDED: list[tuple[str, State]] = [
 #: The others, and why no command ends them.
 NOT_ENDED = {
     **dict.fromkeys(("workspace_missing", "root_emptied", "source_missing", "no_notes"), "the files are elsewhere"),
-    **dict.fromkeys(("not_writable", "files_failed", "text_refused", "following_fails"), "a person mends a file"),
+    **dict.fromkeys(("not_writable", "files_failed", "text_refused", "port_taken"), "a person mends a file"),
     **dict.fromkeys(("memory_disabled", "provider_unusable", "no_provider"), "a person edits the settings"),
     **dict.fromkeys(("ceiling_reached", "in_batch", "batch_blocked"), "the provider's time has to come"),
     **dict.fromkeys(("redis_unusable", "role_missing", "no_watcher", "old_settings"), "its process goes on"),

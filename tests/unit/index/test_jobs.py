@@ -50,7 +50,6 @@ def test_a_job_counts_its_files_and_texts_and_is_done_when_nothing_is_left(desk)
     job = make_job(desk, "a.md", "b.md")
     desk.store_file(file_row("a.md", "apples", "pears"), job=job.token)
     assert (again(desk, job).files_done, left(desk, job).files, left(desk, job).texts) == (1, 1, 2)
-    assert left(desk, job).tokens > 0
 
     answer(desk, lease_all(desk))
     assert again(desk, job).state == "running", "a file is left"
@@ -59,7 +58,6 @@ def test_a_job_counts_its_files_and_texts_and_is_done_when_nothing_is_left(desk)
 
     done = again(desk, job)
     assert (done.state, done.files_done, done.texts_done) == ("done", 2, 3)
-    assert done.tokens_done > 0
     assert left(desk, job) == Left()
     assert jobs.open_jobs(desk.connection) == []
 

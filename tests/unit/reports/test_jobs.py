@@ -1,4 +1,4 @@
-"""What is said of jobs: progress, rate, time left and cost."""
+"""What is said of jobs: progress, rate and time left."""
 
 import time
 from contextlib import closing
@@ -8,16 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from memline.producers.reports.jobs import listed, named
-from memline.shared.config.installation import PriceEntry
-from memline.shared.config.schema import ConfigFile
 from memline.shared.errors import JobUnknown
 from memline.shared.index import jobs, meta
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
 from tests.support.index_rows import CAPS, MODEL_A, answer, file_row, lease_all, make_job, retarget
-
-#: A dollar for a thousand tokens.
-PRICES = {"openai/a": PriceEntry(per_million=1_000)}
 
 
 @pytest.fixture
@@ -28,9 +23,9 @@ def writer(place):
         yield writer
 
 
-def shown(place, prices=PRICES):
+def shown(place):
     """The reports of all jobs, the oldest first."""
-    return listed([replace(place.agent, content=ConfigFile(prices=prices))])[::-1]
+    return listed([place.agent])[::-1]
 
 
 def rates(writer, *, files, texts):
@@ -55,26 +50,7 @@ def test_what_is_to_come_is_estimated_by_the_files_read_so_far(place, writer):
     assert report["files"] == {"done": 2, "total": 10}
     assert report["texts"] == {"done": 2, "left": 2, "failed": 0, "total": 4, "expected": 20}
     assert 40 <= report["etaSeconds"] < 85, "eight files at a file in five seconds"
-    tokens, cost = report["tokens"], report["cost"]
-    assert tokens["expected"] == 5 * tokens["total"]
-    assert cost["soFar"] == pytest.approx(tokens["done"] / 1_000)
-    assert cost["expected"] == pytest.approx(tokens["expected"] / 1_000)
     assert report["progress"].startswith("2 of 10 files read, 2 of 4 texts embedded, total about 20, ")
-
-
-@pytest.mark.parametrize(("paused", "per_thousand"), [(False, 0.5), (True, 1.0)])
-def test_what_is_to_come_costs_what_it_will_be_sent_by(place, writer, paused, per_thousand):
-    place.configure(remote={"apiKey": "sk-test", "batch": {"enabled": True}})
-    job = make_job(writer, "0.md", now_ns=1)
-    writer.store_file(file_row("0.md", *(f"text {number}" for number in range(10))), job=job.token)
-    with writer.transaction():
-        health.set_paused(writer.accounts, "openai", paused, health.BATCH)
-
-    prices = {"openai/a": PriceEntry(per_million=1_000, batch_per_million=500)}
-    (report,) = shown(place, prices)
-
-    assert report["tokens"]["expected"]
-    assert report["cost"]["expected"] == pytest.approx(report["tokens"]["expected"] * per_thousand / 1_000)
 
 
 def test_texts_and_what_is_left_of_them_are_read_at_one_moment(place, writer, monkeypatch):
@@ -132,19 +108,6 @@ def test_a_paused_job_names_the_command_that_resumes_it(place, writer):
     (report,) = shown(place)
 
     assert (report["state"], report["action"]) == ("paused", f"memline jobs resume {job.token}")
-
-
-def test_what_went_by_batch_has_the_price_of_batches(place, writer):
-    job = make_job(writer, "a.md")
-    with writer.transaction() as (connection, _):
-        target = connection.execute("SELECT id FROM identities").fetchone()[0]
-        jobs.add_done(connection, {job.id: (1, 1_000)}, target, by_batch=False)
-        jobs.add_done(connection, {job.id: (1, 1_000)}, target, by_batch=True)
-    prices = {"openai/a": PriceEntry(per_million=1_000, batch_per_million=500)}
-
-    (report,) = shown(place, prices)
-
-    assert report["cost"]["soFar"] == 1.5
 
 
 def test_an_unknown_id_names_the_nearest_one(place, writer):

@@ -18,22 +18,24 @@ def up(place, stop, on_note=lambda _: None):
     following.up(place.settings, [place.agent], stop=stop, on_note=on_note)
 
 
-def test_up_goes_on_and_status_says_so_when_a_scan_fails(place, monkeypatch):
+def test_up_goes_on_when_a_scan_fails_and_the_log_quotes_no_note(place, monkeypatch, caplog):
     stop, scans = threading.Event(), []
     monkeypatch.setattr(follow, "SCAN_EVERY_S", 0.1)
 
     def scan(*_, **__):
         scans.append("scan")
-        if len(scans) == 3:
+        if len(scans) == 4:
             stop.set()
-        raise IndexFault("the index is locked") if len(scans) == 1 else TypeError("unhashable type: 'list'")
+        raise IndexFault("the index is locked") if len(scans) == 1 else TypeError("my secret")
 
     monkeypatch.setattr(follow, "make_plan", scan)
     up(place, stop)
-    (trouble,) = (each for each in place.report()["findings"] if each["code"] == "following_fails")
 
-    assert len(scans) == 3
-    assert "its files: TypeError in test_following.py, line " in trouble["what"]
+    said = [
+        each.__dict__["memline_fields"]["error"] for each in caplog.records if each.message == "follow.failed"
+    ]
+    assert said[0] == "the index is locked"
+    assert [each.partition(", line")[0] for each in said[1:]] == ["TypeError in test_following.py"]
 
 
 def test_up_moves_a_damaged_index_aside_and_builds_it_again(place):

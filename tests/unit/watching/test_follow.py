@@ -6,7 +6,6 @@ from memline.producers.watching import follow as follow_module
 from memline.producers.watching.follow import Follower
 from memline.shared.errors import QueueError
 from memline.shared.index import driver, jobs
-from memline.shared.queue import feed as feed_module
 from tests.support.clock import ManualClock
 from tests.support.transcripts import opening, said, sessions_folder, talk
 
@@ -39,7 +38,6 @@ class Queue:
 def queue(monkeypatch):
     queue = Queue()
     monkeypatch.setattr(follow_module, "enqueue_files", queue)
-    monkeypatch.setattr(feed_module, "enqueue_files", queue)
     monkeypatch.setattr(follow_module, "send", queue.wake)
     return queue
 

@@ -61,15 +61,6 @@ def test_an_index_that_was_replaced_is_opened_anew(context):
     assert context.writer("main") is new
 
 
-def test_the_first_error_that_ends_the_work_is_the_one_that_is_told(context):
-    first, second = QueueError("first"), QueueError("second")
-
-    context.stop(first)
-    context.stop(second)
-
-    assert context.failure is first and context.stopping.is_set()
-
-
 def test_a_process_without_a_context_says_how_workers_are_started():
     with pytest.raises(QueueError) as error:
         workers_context.current()

@@ -170,17 +170,14 @@ def test_a_slip_is_told_to_the_rows_before_it_is_raised(context, identity, sent,
         ("bob", {}, "'bob', which is not configured here"),
     ],
 )
-def test_a_request_that_is_not_for_this_worker_goes_back_with_the_reason_and_ends_an_old_process(
+def test_a_request_that_is_not_for_this_worker_goes_back_with_the_reason(
     context, identity, sent, agent, changes, words
 ):
     context.stopping.set()
     work(embed.embed_texts, request(replace(identity, **changes), agent=agent))
-    at_first, context.began_at = context.failure, context.began_at - embed.MISMATCH_S
-    work(embed.embed_texts, request(replace(identity, **changes), agent=agent))
 
-    assert at_first is None and context.failure is not None
-    for failed in (each for message in sent for each in message.failed):
-        assert failed.failure.kind == "unsent" and words in failed.failure.error
+    (failed,) = sent[0].failed
+    assert failed.failure.kind == "unsent" and words in failed.failure.error
 
 
 def test_a_request_that_brought_nothing_is_a_fault_of_the_provider_once(context, identity, sent, provider):
