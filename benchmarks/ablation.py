@@ -105,7 +105,9 @@ PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
 PARTS_OF_MEANING: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "all of it": nullcontext,
     "keywords alone": partial(_changed, (answerer, "retrieve", _by_words)),
-    "meaning alone": partial(_changed, (fusion, "fuse", lambda words, *rest: _FUSE(None, *rest))),
+    "meaning alone": partial(
+        _changed, (fusion, "fuse", lambda mode, words, *rest: _FUSE("vector", terms.Words(), *rest))
+    ),
     "without the name of a file once more": partial(_changed, (fusion, "NAME_BESIDE", 0.0)),
     "without token vectors": partial(_changed, (token_rows, "read", lambda *given: {})),
     "half of the chunks wait for their vectors": _half_waits,

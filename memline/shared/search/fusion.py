@@ -44,31 +44,32 @@ MMR_POOL = 100
 
 
 def fuse(
-    words: Words | None,
-    cosines: Mapping[int, float] | None,
+    mode: str,
+    words: Words,
+    cosines: Mapping[int, float],
     late: Mapping[int, float],
     lifts: Mapping[int, float],
     settings: Hybrid,
 ) -> dict[int, float]:
-    """Return what orders each chunk; None for what was not asked."""
-    sums, is_weighted = words.sums if words else {}, settings.fusion != "rrf"
-    best = max(sums.values(), default=0.0) or 1.0
-    shares = {each: said / best for each, said in sums.items()}
-    near = {each: max(said, 0.0) for each, said in (cosines or {}).items()}
-    wt, wv = settings.text_weight if words else 0.0, settings.vector_weight if cosines is not None else 0.0
-    if wt + wv <= 0:
-        wt, wv = float(words is not None), float(cosines is not None)
+    """Return what orders each chunk; `mode`: hybrid, keyword or vector."""
+    is_weighted, best = settings.fusion != "rrf", max(words.sums.values(), default=0.0) or 1.0
+    shares = {each: said / best for each, said in words.sums.items()}
+    near = {each: max(said, 0.0) for each, said in cosines.items()}
+    wt, wv = float(mode == "keyword"), float(mode == "vector")
+    if mode == "hybrid":
+        both = settings.text_weight + settings.vector_weight
+        wt, wv = (settings.text_weight, settings.vector_weight) if both else (1.0, 1.0)
     whole = wt + wv
     if not is_weighted:
         near, shares = _reciprocal(near), _reciprocal(shares)
-    elif near and words:
+    elif near:
         wt *= (1.0 + max(map(words.coverage, words.rows), default=1.0)) / 2
     if late and is_weighted:
         top = max(late.values()) or 1.0
         # A chunk without token vectors has its cosine in the place.
         near = {each: LATE * (said + late.get(each, min(said, top)) / top) for each, said in near.items()}
         whole += (2 * LATE - 1) * wv
-    most, named = max(near.values(), default=0.0), words.named if near and words else {}
+    most, named = max(near.values(), default=0.0), words.named if near else {}
     fused = {}
     for chunk_id in dict.fromkeys((*shares, *near, *lifts)):
         share = shares.get(chunk_id, 0.0)

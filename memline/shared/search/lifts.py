@@ -44,8 +44,8 @@ _CHUNKS_OF = (
 
 def lifts_of(
     matches: Matches, question: Question, words: Words, files: str | None, limit: int
-) -> tuple[dict[int, float], bool]:
-    """Return what is added to chunks, `limit` of each kind at most, and whether a note is of the days asked.
+) -> dict[int, float]:
+    """Return what is added to chunks, `limit` of each kind at most.
 
     `files`: a JSON array of the ids of the files that are searched, None for all.
     """
@@ -78,7 +78,7 @@ def lifts_of(
         others = chunks_of(tagged.difference(file_of.values()))
         for row in (*hits, *(row for row, _, ordinal in others if not ordinal)):
             lifts[row] = lifts.get(row, 0.0) + TAG
-    return lifts, bool(dated)
+    return lifts
 
 
 def _named(connection: Connection, question: Question, words: Words) -> dict[int, float]:

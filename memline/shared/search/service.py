@@ -74,7 +74,7 @@ def retrieve(
             hits=hits,
             mode=search.mode,
             notice=search.notice(hits),
-            missing=search.missing,
+            missing=search.words.missing,
             findings=tuple(findings),
             provider=active.identity.provider if active else "none",
             model=active.identity.model if active else "",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -29,9 +29,6 @@ FRONT_LINES = 200
 #: A word with the accents that stand behind its letters; an underscore ends it, as in full text.
 _WORD = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+")
 
-#: What a line says: of a term or a token of the question how much.
-Evidence = Mapping[Hashable, float]
-
 
 class Snippet(NamedTuple):
     """Some lines of a passage as they are shown; `first` and `last` count from 0."""
@@ -41,11 +38,8 @@ class Snippet(NamedTuple):
     last: int
 
 
-def snippet(lines: Sequence[str], needles: Sequence[Needle], by_meaning: Sequence[Evidence] = ()) -> Snippet:
-    """Choose the lines with most evidence, without the front matter unless a term stands only there.
-
-    `by_meaning`: what each line says of the tokens of the question (`late.line_evidence`).
-    """
+def snippet(lines: Sequence[str], needles: Sequence[Needle]) -> Snippet:
+    """Choose the lines with most evidence, without the front matter unless a term stands only there."""
     skipped = front_matter_end(list(lines[:FRONT_LINES]))
     sizes = [len(line) + 1 for line in lines]
     first, last = 0, len(lines)
@@ -56,13 +50,6 @@ def snippet(lines: Sequence[str], needles: Sequence[Needle], by_meaning: Sequenc
         )
         if of_front - of_rest or not any(map(str.strip, lines[skipped:])):
             skipped = 0
-        if by_meaning:
-            # All matched words together weigh as much as all tokens.
-            whole = sum({term: worth for each in evidence for term, worth in each.items()}.values()) or 1.0
-            evidence = [
-                {term: worth / whole for term, worth in each.items()} | dict(said)
-                for each, said in zip(evidence, by_meaning, strict=True)
-            ]
         first, last = _best_run(sizes, evidence, skipped)
     # What stands around it, as much on both sides.
     room, is_wider = MAX_CHARS + 1 - sum(sizes[first:last]), True
@@ -97,23 +84,23 @@ def matched(text: str, needles: Sequence[Needle]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _evidence(lines: Sequence[str], needles: Sequence[Needle]) -> list[dict[Hashable, float]]:
+def _evidence(lines: Sequence[str], needles: Sequence[Needle]) -> list[dict[int, float]]:
     """List what each line has of the terms."""
     bare = plain("\n".join(lines))
     ends = [*accumulate(len(line) + 1 for line in bare.split("\n"))]
-    evidence: list[dict[Hashable, float]] = [{} for _ in lines]
+    evidence: list[dict[int, float]] = [{} for _ in lines]
     for at, number, worth in places(bare, needles):
         mine = evidence[bisect_right(ends, at)]
         mine[number] = max(worth, mine.get(number, 0.0))
     return evidence
 
 
-def _best_run(sizes: Sequence[int], evidence: Sequence[Evidence], skipped: int) -> tuple[int, int]:
+def _best_run(sizes: Sequence[int], evidence: Sequence[Mapping[int, float]], skipped: int) -> tuple[int, int]:
     """Return where the run with most evidence begins and ends: at its first and last lines with any."""
     best, run = 0.0, (skipped, skipped + 1)
     marked = [at for at in range(skipped, len(sizes)) if evidence[at]]
     for place, first in enumerate(marked):
-        worth, seen, size, before = 0.0, dict[Hashable, float](), -1, first
+        worth, seen, size, before = 0.0, dict[int, float](), -1, first
         for at in marked[place:]:
             size += sum(sizes[before : at + 1])
             if at > first and size > MAX_CHARS:

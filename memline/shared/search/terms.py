@@ -73,9 +73,8 @@ class Words(Struct):
     #: What is searched, the rarest first, and the idf of all that was asked.
     lookups: Sequence[Lookup] = ()
     mass: float = 1.0
-    #: Terms of which no form stands in what is searched, and what some of them were taken for.
-    missing: Sequence[Term] = ()
-    meant: Sequence[str] = ()
+    #: Words of the question, as typed, of which no form stands in what is searched.
+    missing: tuple[str, ...] = ()
     #: idf of the words, by label.
     rarity: dict[str, float] = {}
     #: Chunk -> its sum, and what the best name of its file added to it.
@@ -118,6 +117,8 @@ def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: i
             rarity[term.label] = idf
         if ways:
             lookups.append(Lookup(term, ways, idf_of(total, ways[0].df)))
+    # Of a run of CJK characters only where none of its pairs was found.
+    known = {term.typed for term in terms if term.match not in unknown} | {""}
     # Sorting keeps the order of the question among equals.
     lookups = sorted(lookups, key=lambda each: each.ways[0].df)[:limit]
     needles = [
@@ -130,8 +131,7 @@ def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: i
     return Words(
         lookups=lookups,
         mass=mass or 1.0,
-        missing=[term for term in unknown.values() if term.typed],
-        meant=[each.strip('"') for each in corrected.values()],
+        missing=tuple(dict.fromkeys(term.typed for term in unknown.values() if term.typed not in known)),
         rarity=rarity,
         needles=needles,
     )

@@ -5,11 +5,9 @@ import pytest
 
 from memline.shared.config.schema import Hybrid, Query
 from memline.shared.embedders import token_vectors
-from memline.shared.embedders.protocol import LateVector
 from memline.shared.search import late
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.service import retrieve
-from tests.unit.search.conftest import tokens_of
 
 #: A direction a word.
 WORDS = ("deploy", "failed", "rollback", "tuesday", "coffee", "reset")
@@ -23,18 +21,14 @@ def chunk(*words, apart=10):
     return token_vectors.pack([apart * at for at in range(len(words))], rows_of(*words))
 
 
-def question(text, **rarity):
+def scored(text, *candidates, **rarity):
     words = text.split()
-    places = [text.index(word) for word in words]
-    tokens = late.question_tokens(text, token_vectors.pack(places, rows_of(*words)), b"", rarity)
-    assert tokens is not None
-    return tokens
+    asked = token_vectors.pack([text.index(word) for word in words], rows_of(*words))
+    return late.scores(text, asked, rarity, [*enumerate(candidates, 1)], b"")
 
 
 def test_windows_never_reach_from_one_chunk_into_the_next():
-    asked = question("deploy failed", deploy=1, failed=1)
-
-    scores = late.scores(asked, [(1, chunk("coffee", "deploy")), (2, chunk("failed", "coffee"))], b"")
+    scores = scored("deploy failed", chunk("coffee", "deploy"), chunk("failed", "coffee"), deploy=1, failed=1)
 
     assert scores == {1: pytest.approx(0.5, abs=0.01), 2: pytest.approx(0.5, abs=0.01)}
 
@@ -42,9 +36,8 @@ def test_windows_never_reach_from_one_chunk_into_the_next():
 def test_chunks_and_questions_without_tokens_have_no_score():
     empty = token_vectors.pack([], np.zeros((0, len(WORDS)), np.float32))
 
-    assert late.scores(question("deploy"), [(1, empty)], b"") == {}
-    assert late.scores(question("deploy"), [], b"") == {}
-    assert late.question_tokens("?", empty, b"", {}) is None
+    assert scored("deploy", empty) == scored("deploy") == {}
+    assert late.scores("?", empty, {}, [(1, chunk("deploy"))], b"") == {}
 
 
 def test_scores_agree_with_the_formula_written_out():
@@ -52,12 +45,10 @@ def test_scores_agree_with_the_formula_written_out():
     rows = random.normal(size=(30, 16)).astype(np.float32)
     places = sorted(random.choice(800, 30, replace=False).tolist())
     asked_rows = random.normal(size=(3, 16)).astype(np.float32)
-    packed = token_vectors.pack([0, 4, 9], asked_rows)
+    asked = token_vectors.pack([0, 4, 9], asked_rows)
     rarity = {"one": 1.0, "two": 2.0, "three": 5.0}
-    tokens = late.question_tokens("one two  three", packed, b"", rarity)
-    assert tokens is not None
 
-    found = late.scores(tokens, [(1, token_vectors.pack(places, rows))], b"")
+    found = late.scores("one two  three", asked, rarity, [(1, token_vectors.pack(places, rows))], b"")
 
     unit = lambda each: each / np.linalg.norm(each, axis=1, keepdims=True)  # noqa: E731
     cosines = np.maximum(unit(asked_rows) @ unit(rows).T, 0)
@@ -103,17 +94,6 @@ def test_the_note_that_holds_the_words_together_comes_first(notes, index):
     assert 0 <= scattered.score <= together.score <= 1
 
 
-def test_a_light_word_of_a_question_is_no_evidence(notes, index):
-    notes.add("a.md", TOGETHER)
-    notes.embed()
-    notes.give_tokens("a.md")
-    request = SearchRequest(query="kind boiler valve?", explain=True)
-
-    (hit,) = retrieve(index, request, Query(), embedder=notes.vector_with_tokens).hits
-
-    assert late_of(hit) == pytest.approx(1, abs=0.02)
-
-
 def test_without_token_vectors_nothing_changes(notes, index):
     notes.add("a.md", SCATTERED)
     notes.add("b.md", TOGETHER)
@@ -125,35 +105,3 @@ def test_without_token_vectors_nothing_changes(notes, index):
     notes.give_tokens("a.md", "b.md")
 
     assert found(notes, index) != plain
-
-
-def test_each_line_says_as_much_of_a_token_as_its_best_word():
-    asked = question("deploy failed", deploy=1, failed=3)
-    text = "deploy coffee\ncoffee\nfailed deploy"
-    places = [text.index("deploy"), 7, 14, text.index("failed"), text.rindex("deploy")]
-    packed = token_vectors.pack(places, rows_of("deploy", "coffee", "coffee", "failed", "deploy"))
-
-    said = late.line_evidence(asked, packed, b"", text)
-
-    assert [{token: share for (_, token), share in line.items()} for line in said] == [
-        {0: pytest.approx(0.25, abs=0.01)},
-        {},
-        {0: pytest.approx(0.25, abs=0.01), 1: pytest.approx(0.75, abs=0.01)},
-    ]
-    assert late.line_evidence(asked, token_vectors.pack([], rows_of()), b"", text) == [{}, {}, {}]
-
-
-def test_a_snippet_shows_the_line_that_says_it_in_other_words(notes, index):
-    filler = "\n".join(f"- coffee {number} about nothing in particular" for number in range(24))
-    notes.add("memory/a.md", f"# Log\n\nThe deploy was on Tuesday.\n{filler}\n- The rollback failed.")
-    notes.embed()
-    notes.give_tokens("memory/a.md")
-
-    def snippet(meaning):
-        vector = LateVector(notes.question("deploy"), tokens_of(meaning))
-        request = SearchRequest(query="deploy")
-        (hit,) = retrieve(index, request, Query(), embedder=lambda *_: lambda text: vector).hits
-        return hit.snippet
-
-    assert "deploy" in snippet("xylophone") and "failed" not in snippet("xylophone")
-    assert "rollback failed" in snippet("rollback failed")

@@ -31,14 +31,6 @@ def test_a_long_line_is_cut_around_the_word():
     assert (part.first, part.last) == (0, 0)
 
 
-def test_what_a_line_means_counts_beside_words():
-    lines = ["A kestrel.", *FILLER, "The falcon sits in a shed."]
-    by_meaning = [[] for _ in lines]
-    by_meaning[-1] = [(0, 0.9), (1, 0.9)]
-
-    assert "falcon" in snippet(lines, NEEDLES, by_meaning).text
-
-
 def test_matched_words_are_those_of_the_snippet_in_any_form():
     needles = [*NEEDLES, ("東京", 2, 0.1), ("err conn 42", 3, 0.2)]
 
