@@ -20,7 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.bench import Bench, Place
-from benchmarks.children import MODEL, ROOT, memline, run
+from benchmarks.children import MODEL, ROOT, run
 from benchmarks.questions import mean, read_questions, score
 from memline import Memory
 from memline.shared.findings import answerer
@@ -136,10 +136,9 @@ def labelled(folder: Path, places: Mapping[str, Place]) -> str:
     rows = []
     with ExitStack() as stack:
         ask = {name: stack.enter_context(_opened(place)) for name, place in places.items()}
-        for question in read_questions(folder / "queries.jsonl", folder, "memory"):
+        for question in read_questions(folder / "queries.jsonl"):
             rows.append(score(question, ask[question.workspace](question.text)))
-    means = mean(rows)
-    return f"{means['R@6']:.3f} / {means['nDCG@10']:.3f}"
+    return mean(rows)
 
 
 class _opened:
@@ -160,9 +159,8 @@ def _indexed(bench: Bench, name: str, memory: Mapping[str, object]) -> dict[str,
     places = {}
     for folder in sorted(each for each in (FOLDER / name).iterdir() if each.is_dir()):
         place = bench.place(f"{name.replace('/', '-')}-{folder.name}", folder)
-        settings = {**memory, "extraPaths": ["."]}
-        place.config.write_text(json.dumps({"agents": {"defaults": {"memorySearch": settings}}}))
-        run(memline(*place.options(), "index", "--json"))
+        place.configure(**memory, extraPaths=["."])
+        run(place.command("index", "--json"))
         places[folder.name] = place
     return places
 

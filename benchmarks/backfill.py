@@ -10,14 +10,22 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
-from benchmarks import fleet_provider
+import msgspec
+
 from benchmarks.bench import Bench, Place
+from benchmarks.children import cpu_s
 from benchmarks.corpus import Words
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.fleet_processes import FleetProcesses, needs_redis, wait_until
+from benchmarks.provider import serving
+from memline.shared.embedders.choice import choose
+from memline.shared.index.rows import Chunk, FileRow
+from memline.shared.index_writer import IndexWriter
+from memline.shared.scheduling import model_change
+from tests.support.fleet import Fleet
+from tests.support.redis_server import RedisServer
 
 _TEXTS = int(os.environ.get("MEMLINE_BENCH_TEXTS", "20000"))
 _TEXT_CHARS = 1_200
@@ -32,8 +40,11 @@ _ROWS = 32
 _FULL_ROWS, _FULL_THREADS = 256, 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
+#: Seconds a part of a backlog may take.
+_WITHIN_S = 900.0
+
+
+class _Run(msgspec.Struct, frozen=True, kw_only=True):
     """One backlog, embedded."""
 
     rate: float
@@ -44,7 +55,6 @@ class _Run:
     peak_mb: float
 
 
-@needs_redis
 def backfill(bench: Bench) -> list[Figure]:
     """A backlog of 1.2 KB texts, 60 ms a request: how busy embed workers are, 1 against 4, Redis memory."""
     one = _embed_all(bench, processes=1, threads=1, rows=_ROWS)
@@ -79,28 +89,52 @@ def backfill(bench: Bench) -> list[Figure]:
     ]
 
 
+@contextmanager
+def fleet_of(place: Place, **threads: int) -> Iterator[tuple[Fleet, RedisServer]]:
+    """Run a Redis of its own and the workers of these queues on a place, each with so many threads.
+
+    The names are labels of `Fleet` with an underscore: `embed_2` is a second embed worker.
+    """
+    with (
+        RedisServer(place.folder / "redis") as redis,
+        Fleet(place, redis.url, MEMLINE_LOG_LEVEL="WARNING") as fleet,
+    ):
+        labels = {name.replace("_", "-"): count for name, count in threads.items()}
+        for label, count in labels.items():
+            fleet.start(label, line=f"memline worker {label.partition('-')[0]} --threads {count}")
+        fleet.until_alive(*labels)
+        yield fleet, redis
+
+
 def _embed_all(bench: Bench, *, processes: int, threads: int, rows: int) -> _Run:
-    with fleet_provider.serving(latency_ms=_LATENCY_MS, dims=_DIMS) as url:
+    with serving(latency_ms=_LATENCY_MS, dims=_DIMS) as url:
         place = backlog(bench, url, rows)
-        with FleetProcesses(place) as fleet:
-            fleet.start("embed", processes=processes, threads=threads)
-            fleet.start("store")
-            _until_ready(place, 0.1)
-            began, first, cpu = time.monotonic(), _ready(place), fleet.cpu_s("store")
-            _until_ready(place, 0.9)
-            took, last, cpu = time.monotonic() - began, _ready(place), fleet.cpu_s("store") - cpu
-            _until_ready(place, 1.0)
+        workers = {f"embed_{number}": threads for number in range(processes)}
+        with fleet_of(place, **workers, store=1) as (fleet, redis):
+            store = fleet.pid("store")
+            _until_ready(fleet, 0.1)
+            began, first, cpu = time.monotonic(), _ready(place), cpu_s(store)
+            _until_ready(fleet, 0.9)
+            took, last, cpu = time.monotonic() - began, _ready(place), cpu_s(store) - cpu
+            _until_ready(fleet, 1.0)
             rate = (last - first) / took
+            with closing(redis.client()) as client:
+                peak_mb = client.info("memory")["used_memory_peak"] / 2**20
             return _Run(
                 rate=rate,
                 busy=rate * _LATENCY_MS / (1_000 * processes * threads * rows),
                 store_cores=cpu / took,
-                peak_mb=fleet.peak_memory() / 2**20,
+                peak_mb=peak_mb,
             )
 
 
-def _until_ready(place: Place, part: float) -> None:
-    wait_until(lambda: _ready(place) >= part * _TEXTS, f"{part:.0%} of the vectors")
+def _until_ready(fleet: Fleet, part: float) -> None:
+    what = f"{part:.0%} of the vectors"
+    fleet.until(lambda: _ready(fleet.place) >= part * _TEXTS, what, within_s=_WITHIN_S)
+
+
+def _ready(place: Place) -> int:
+    return int(place.vector_states().get("ready", 0))
 
 
 def backlog(bench: Bench, url: str, rows: int) -> Place:
@@ -111,27 +145,16 @@ def backlog(bench: Bench, url: str, rows: int) -> Place:
         (filled / ".filled").touch()
     shutil.rmtree(bench.folder / "backlog", ignore_errors=True)
     shutil.copytree(filled, bench.folder / "backlog")
-    place = bench.place("backlog", bench.notes(1, 1), base_url=url)
-    text = place.config.read_text().replace('"remote": {', f'"remote": {{"maxRows": {rows}, ')
-    place.config.write_text(text)
-    from memline.shared.embedders.choice import choose
-    from memline.shared.index_writer import IndexWriter
-    from memline.shared.scheduling import model_change
-
-    settings = place.settings()
-    choice = choose(settings)
-    with closing(IndexWriter.of(settings)) as writer:
-        model_change.use(writer.accounts, choice, time.time())
+    place = bench.place("backlog", bench.notes(1, 1), base_url=url, maxRows=rows)
+    with closing(IndexWriter.of(place.agent)) as writer:
+        model_change.use(writer.accounts, choose(place.agent), time.time())
     return place
 
 
 def _fill(place: Place) -> None:
-    from memline.shared.index.rows import Chunk, FileRow
-    from memline.shared.index_writer import IndexWriter
-
     words = Words()
     sections = [words.section() for _ in range(500)]
-    with closing(IndexWriter.of(place.settings())) as writer:
+    with closing(IndexWriter.of(place.agent)) as writer:
         for first in range(0, _TEXTS, _TEXTS_A_FILE):
             numbers = range(first, first + _TEXTS_A_FILE)
             texts = (f"Text {number}. {sections[number % 500]}".ljust(_TEXT_CHARS) for number in numbers)
@@ -147,11 +170,3 @@ def _fill(place: Place) -> None:
                     chunks=chunks,
                 )
             )
-
-
-def _ready(place: Place) -> int:
-    from memline.shared.index import driver
-
-    with closing(driver.open_reader(place.settings().index_path)) as reader:
-        row = reader.execute("SELECT count(*) FROM vectors WHERE state = 'ready'").fetchone()
-        return int(row[0])

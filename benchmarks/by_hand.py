@@ -13,18 +13,14 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from sqlite3 import Connection
 
 from memline.shared.config.load import Options, load
 from memline.shared.embedders.choice import choose
+from memline.shared.embedders.protocol import Embedder
 from memline.shared.index import driver, identities, meta
 from memline.shared.index.chunks import text_hash
 from memline.shared.sources.chunking import split
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-
-    from memline.shared.embedders.protocol import Embedder
 
 
 def index(config: Path, home: Path, workspace: Path) -> dict[str, float]:

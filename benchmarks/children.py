@@ -13,8 +13,9 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 #: The folder that holds the packages: children run there, so that a checkout needs no installation.
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,15 +44,14 @@ atexit.register(peak)
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A child that has ended."""
 
-    cpu_s: float
-    wall_s: float
-    stdout: str
-    stderr: str
-    #: The most that it has held with its children; of `watch` alone.
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    stdout: str = ""
+    stderr: str = ""
+    #: The most that it has held with its children; 0 without a time limit.
     peak_mb: float = 0.0
 
 
@@ -72,60 +72,43 @@ def memline(*args: str | Path, before: str = "") -> list[str]:
     return [sys.executable, "-c", f"{before}\n{_MAIN}", *map(str, args)]
 
 
-def run(command: Sequence[str], variables: Mapping[str, str] | None = None) -> Run:
-    """Run a command to its end, with these environment variables. Raises RuntimeError when it fails."""
-    began = time.perf_counter()
-    with (
-        tempfile.TemporaryFile("w+") as stdout,
-        tempfile.TemporaryFile("w+") as stderr,
-        subprocess.Popen(
-            command, env=variables or environment(), cwd=ROOT, stdout=stdout, stderr=stderr
-        ) as child,
-    ):
-        _, status, usage = os.wait4(child.pid, 0)
-        wall_s = time.perf_counter() - began
-        child.returncode = os.waitstatus_to_exitcode(status)
-        stdout.seek(0)
-        stderr.seek(0)
-        out, err = stdout.read(), stderr.read()
-    if child.returncode:
-        raise RuntimeError(f"{command} ended with {child.returncode}: {err[-2000:]}")
-    return Run(
-        cpu_s=usage.ru_utime + usage.ru_stime,
-        wall_s=wall_s,
-        stdout=out,
-        stderr=err,
-    )
+def run(
+    command: Sequence[str],
+    *,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
+    within_s: float | None = None,
+) -> Run:
+    """Run a command to its end; one that takes longer than `within_s` is killed. Raises RuntimeError.
 
-
-def watch(
-    command: Sequence[str], *, variables: Mapping[str, str], cwd: Path, within_s: float
-) -> tuple[int, Run]:
-    """Run a command to its end: its status, and what it used and held with all its child processes.
-
-    It is killed when it takes longer than `within_s`.
+    With a time limit its memory is read five times a second.
     """
     began, peak = time.perf_counter(), 0.0
     with (
         tempfile.TemporaryFile("w+") as stdout,
         tempfile.TemporaryFile("w+") as stderr,
-        subprocess.Popen(command, env=variables, cwd=cwd, stdout=stdout, stderr=stderr) as child,
+        subprocess.Popen(
+            command, env=variables or environment(), cwd=cwd, stdout=stdout, stderr=stderr
+        ) as child,
     ):
         while True:
-            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG if within_s else 0)
+            wall_s = time.perf_counter() - began
             if pid:
                 break
             peak = max(peak, sum(map(resident_mb, (child.pid, *below(child.pid)))))
-            if time.perf_counter() - began > within_s:
+            if within_s and wall_s > within_s:
                 child.kill()
             time.sleep(0.2)
         child.returncode = os.waitstatus_to_exitcode(status)
         stdout.seek(0)
         stderr.seek(0)
-        used = usage.ru_utime + usage.ru_stime
-        wall_s = time.perf_counter() - began
-        ran = Run(cpu_s=used, wall_s=wall_s, stdout=stdout.read(), stderr=stderr.read(), peak_mb=peak)
-    return child.returncode, ran
+        out, err = stdout.read(), stderr.read()
+    if child.returncode:
+        words = f"{Path(command[0]).name} {command[1]} ended with {child.returncode} after {wall_s:.0f} s"
+        raise RuntimeError(f"{words}: {(err.strip() or out.strip())[-2000:]}")
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return Run(cpu_s=cpu_s, wall_s=wall_s, stdout=out, stderr=err, peak_mb=peak)
 
 
 def below(pid: int) -> list[int]:
@@ -142,6 +125,15 @@ def resident_mb(pid: int) -> float:
     with suppress(OSError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
     return 0.0
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds so far of a process and of those below it."""
+    ticks = 0
+    for each in (pid, *below(pid)):
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def peak_mb(run: Run) -> float:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the table."""
 
     what: str
@@ -22,36 +22,21 @@ class Figure:
     def verdict(self) -> str:
         return {True: "met", False: "MISSED", None: ""}[self.met]
 
-    def to_json(self) -> dict[str, object]:
-        return {
-            "what": self.what,
-            "target": self.target,
-            "measured": self.measured,
-            "met": self.met,
-            "detail": self.detail,
-        }
-
 
 def at_most(what: str, value: float, limit: float, unit: str, *, detail: str = "") -> Figure:
     """A figure that must not be above `limit`."""
-    return Figure(
-        what=what,
-        target=f"<= {limit:g} {unit}",
-        measured=f"{_short(value)} {unit}",
-        met=value <= limit,
-        detail=detail,
-    )
+    return _figure(what, value, f"<= {limit:g}", unit, value <= limit, detail)
 
 
 def at_least(what: str, value: float, limit: float, unit: str, *, detail: str = "") -> Figure:
     """A figure that must not be below `limit`."""
-    return Figure(
-        what=what,
-        target=f">= {limit:g} {unit}",
-        measured=f"{_short(value)} {unit}",
-        met=value >= limit,
-        detail=detail,
-    )
+    return _figure(what, value, f">= {limit:g}", unit, value >= limit, detail)
+
+
+def _figure(what: str, value: float, limit: str, unit: str, is_met: bool, detail: str) -> Figure:
+    decimals = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    measured = f"{value:.{decimals}f} {unit}"
+    return Figure(what=what, target=f"{limit} {unit}", measured=measured, met=is_met, detail=detail)
 
 
 def table(figures: Sequence[Figure]) -> str:
@@ -67,7 +52,3 @@ def table(figures: Sequence[Figure]) -> str:
     ]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)
-
-
-def _short(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -11,51 +11,46 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from benchmarks import fleet_provider, provider
-from benchmarks.backfill import backlog
+from benchmarks.backfill import backlog, fleet_of
 from benchmarks.bench import Bench, Place
-from benchmarks.children import memline, run
+from benchmarks.children import run
 from benchmarks.corpus import questions
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.fleet_processes import FleetProcesses, needs_redis
+from benchmarks.provider import serving
+from memline.shared.findings.answerer import Answerer
+from memline.shared.queue.replies import QueryClient, ask_fleet
+from memline.shared.search.request import SearchRequest
+from tests.support.fleet import Fleet
 
 _FILES, _SECTIONS = 2_000, 5
 _TIMES = 3
 
 
-@needs_redis
 def search(bench: Bench) -> list[Figure]:
     """A keyword search through the queue as the product asks it, against the direct call; idle and busy."""
     place = bench.keyword_place(2_000, 5)
-    with FleetProcesses(place) as fleet:
-        fleet.start("query", threads=2)
+    with fleet_of(place, query=2) as (fleet, _):
         figures = _compare(
             fleet, "search through an idle queue over the direct call", asked=300, limits=(15, 50)
         )
-    with fleet_provider.serving(latency_ms=60, dims=256) as url:
+    with serving(latency_ms=60, dims=256) as url:
         # One thread and small requests, so that the backlog lasts longer than the questions.
         busy = backlog(bench, url, rows=8)
-        with FleetProcesses(busy) as fleet:
-            for queue, threads in (("query", 2), ("embed", 1), ("store", 1)):
-                fleet.start(queue, threads=threads)
+        with fleet_of(busy, query=2, embed=1, store=1) as (fleet, _):
             figures += _compare(fleet, "the same under a backlog of embed work", asked=100, limits=(15, 50))
-            if not _status(fleet)["status"]["vector"]["wanted"]:
+            if not busy.vector_states().get("wanted"):
                 raise RuntimeError("the backlog was done before the last question")
     return figures
 
 
-def _compare(fleet: FleetProcesses, what: str, *, asked: int, limits: tuple[float, float]) -> list[Figure]:
+def _compare(fleet: Fleet, what: str, *, asked: int, limits: tuple[float, float]) -> list[Figure]:
     """The time a question takes longer through the queue; the ways take turns.
 
     `memline search` connects for its one question; a long-lived caller keeps its client.
     """
-    from memline.shared.findings.answerer import Answerer
-    from memline.shared.queue.replies import QueryClient, ask_fleet
-    from memline.shared.search.request import SearchRequest
-
     took: dict[str, list[float]] = {"direct": [], "queue": [], "kept client": []}
     with (
-        closing(Answerer(fleet.place.settings(), long_lived=True)) as memory,
+        closing(Answerer(fleet.place.agent, long_lived=True)) as memory,
         closing(QueryClient(fleet.address)) as client,
     ):
         for number, question in enumerate(_repeated(questions(40), asked + 40)):
@@ -79,20 +74,17 @@ def _compare(fleet: FleetProcesses, what: str, *, asked: int, limits: tuple[floa
     ]
 
 
-@needs_redis
 def files(bench: Bench) -> list[Figure]:
     """A first index of 2,000 notes, 10,000 chunks with vectors: through a fleet against one process."""
     alone: list[float] = []
     together: list[float] = []
-    with provider.serving() as url:
+    with serving() as url:
         for _ in range(_TIMES):
             place = _fresh(bench, "one-process", url)
-            alone.append(_seconds(run(memline(*place.options(), "index", "--json")).stdout))
+            alone.append(_seconds(run(place.command("index", "--json")).stdout))
             place = _fresh(bench, "through-fleet", url)
-            with FleetProcesses(place) as fleet:
-                for queue, threads in (("chunk", 2), ("embed", 4), ("store", 1)):
-                    fleet.start(queue, threads=threads)
-                together.append(_seconds(fleet.memline("index", "--json")))
+            with fleet_of(place, chunk=2, embed=4, store=1) as (fleet, _):
+                together.append(_seconds(fleet.run("index", "--json").stdout))
     one, fleet_s = statistics.median(alone), statistics.median(together)
     return [
         at_least(
@@ -115,11 +107,6 @@ def _seconds(output: str) -> float:
     if report["failures"] or report["vectors"]["pending"]:
         raise RuntimeError(f"not all was indexed: {report}")
     return float(report["seconds"])
-
-
-def _status(fleet: FleetProcesses) -> Any:
-    """What `memline status` says of the agent."""
-    return json.loads(fleet.memline("status", "--json"))[0]
 
 
 def _repeated(asked: Sequence[str], count: int) -> list[str]:

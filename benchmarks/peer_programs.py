@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
-import sys
 from abc import ABC, abstractmethod
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.request import Request
 
-from benchmarks.children import ROOT, Run, memline, watch
+import msgspec
+
+from benchmarks.children import ROOT, Run, memline, run
 from benchmarks.peer_questions import STUB, Model
 
 #: Results that are asked for.
@@ -37,7 +36,7 @@ class Peer(ABC):
     """One program that indexes notes and finds them."""
 
     name = ""
-    #: What it is installed by; empty for what is here anyway.
+    #: What it is on npm; empty for what is here anyway.
     package = ""
     #: How it gets its vectors.
     vectors = "the same server"
@@ -52,13 +51,24 @@ class Peer(ABC):
         self.model = model
         self.home.mkdir(parents=True)
 
-    @abstractmethod
     def install(self) -> None:
         """Put the newest release into `programs`, once. Raises Absent."""
+        if (self.programs / "node_modules" / self.package).exists():
+            return
+        if not shutil.which("npm"):
+            raise Absent("npm is not installed")
+        self.programs.mkdir(parents=True, exist_ok=True)
+        options = ("--silent", "--no-fund", "--no-audit", "--ignore-scripts", "--prefix", str(self.programs))
+        command = ["npm", "install", *options, f"{self.package}@latest", _NODE]
+        ran = subprocess.run(command, capture_output=True, text=True, cwd=self.programs, check=False)
+        if ran.returncode:
+            errors = [line for line in ran.stderr.splitlines() if "ERR" in line.upper()]
+            raise Absent(f"{self.package} cannot be installed: {' '.join(errors[-1:])[:300]}")
 
-    @abstractmethod
     def version(self) -> str:
         """The release that is measured."""
+        package = self.programs / "node_modules" / self.package / "package.json"
+        return str(json.loads(package.read_text())["version"])
 
     def variables(self) -> dict[str, str]:
         """The environment of its commands: of the user's only where programs are."""
@@ -99,40 +109,18 @@ class Peer(ABC):
 
     def cost(self, *commands: list[str]) -> Run:
         """Run commands to a good end: what all used, one held, the last printed. Raises Absent."""
-        runs = [Run(cpu_s=0, wall_s=0, stdout="", stderr="")]
+        runs = [Run()]
         for command in commands:
-            status, ran = watch(command, variables=self.variables(), cwd=self.home, within_s=self.within_s)
-            if status:
-                words = (ran.stderr.strip() or ran.stdout.strip()).splitlines()[-1:]
-                # A signal is ours, of a command that took too long.
-                why = f"ended with {status}: {words}" if status > 0 else f"took over {self.within_s} s"
-                raise Absent(f"{Path(command[0]).name} {command[1]} {why}")
-            runs.append(ran)
+            try:
+                runs.append(run(command, variables=self.variables(), cwd=self.home, within_s=self.within_s))
+            except RuntimeError as error:
+                raise Absent(" ".join(str(error).split())) from None
         used, held = sum(each.cpu_s for each in runs), max(each.peak_mb for each in runs)
-        return replace(runs[-1], cpu_s=used, peak_mb=held)
+        return msgspec.structs.replace(runs[-1], cpu_s=used, peak_mb=held)
 
     def run(self, *commands: list[str]) -> str:
         """Run commands to a good end, and return what the last one printed. Raises Absent."""
         return self.cost(*commands).stdout
-
-    def _npm(self, package: str) -> None:
-        if not shutil.which("npm"):
-            raise Absent("npm is not installed")
-        options = ("--silent", "--no-fund", "--no-audit", "--ignore-scripts", "--prefix", str(self.programs))
-        self._install(["npm", "install", *options, f"{package}@latest", _NODE])
-
-    def _pip(self, package: str, *, at_least: tuple[int, int] = (3, 11)) -> None:
-        python = _python(at_least)
-        self._install([python, "-m", "venv", str(self.programs)])
-        self._install([str(self.programs / "bin/pip"), "install", "--quiet", "--upgrade", "pip"])
-        self._install([str(self.programs / "bin/pip"), "install", "--quiet", package])
-
-    def _install(self, command: list[str]) -> None:
-        self.programs.mkdir(parents=True, exist_ok=True)
-        ran = subprocess.run(command, capture_output=True, text=True, cwd=self.programs, check=False)
-        if ran.returncode:
-            errors = [line for line in ran.stderr.splitlines() if "ERR" in line.upper()]
-            raise Absent(f"{self.package} cannot be installed: {' '.join(errors[-1:])[:300]}")
 
     def _node(self, script: str) -> list[str]:
         modules = self.programs / "node_modules"
@@ -186,16 +174,8 @@ class OpenClaw(Peer):
     """OpenClaw's own memory search."""
 
     name = "openclaw"
-    package = "openclaw (npm)"
+    package = "openclaw"
     warm = "HTTP, its gateway"
-
-    def install(self) -> None:
-        if not (self.programs / "node_modules/openclaw").exists():
-            self._npm("openclaw")
-
-    def version(self) -> str:
-        package = self.programs / "node_modules/openclaw/package.json"
-        return str(json.loads(package.read_text())["version"])
 
     def prepare(self) -> None:
         remote = {"baseUrl": self.url, "apiKey": "sk-none"}
@@ -240,16 +220,8 @@ class Qmd(Peer):
     """QMD: it embeds with llama.cpp in its own process alone, and without the file of a model by keywords."""
 
     name = "qmd"
-    package = "@tobilu/qmd (npm)"
+    package = "@tobilu/qmd"
     vectors = "none: it embeds in its own process alone, and is asked by keywords"
-
-    def install(self) -> None:
-        if not (self.programs / "node_modules/@tobilu/qmd").exists():
-            self._npm("@tobilu/qmd")
-
-    def version(self) -> str:
-        package = self.programs / "node_modules/@tobilu/qmd/package.json"
-        return str(json.loads(package.read_text())["version"])
 
     def prepare(self) -> None:
         if self.model.file:
@@ -288,88 +260,4 @@ class Qmd(Peer):
         return [Path(hit["file"]).name for hit in result["structuredContent"]["results"]]
 
 
-class BasicMemory(Peer):
-    """basic-memory, with its semantic search over the same server where its Python can load sqlite-vec."""
-
-    name = "basic-memory"
-    package = "basic-memory (PyPI)"
-
-    def install(self) -> None:
-        if not (self.programs / "bin/basic-memory").exists():
-            self._pip("basic-memory", at_least=(3, 12))
-
-    def version(self) -> str:
-        return self.run(self._command("--version")).split()[-1]
-
-    def prepare(self) -> None:
-        can = "import sqlite3; sqlite3.Connection.enable_load_extension"
-        ran = subprocess.run([str(self.programs / "bin/python"), "-c", can], capture_output=True, check=False)
-        if ran.returncode:
-            self.vectors = "none: its Python loads no extension of SQLite, and it is asked by keywords"
-
-    @property
-    def _is_semantic(self) -> bool:
-        return not self.vectors.startswith("none")
-
-    def variables(self) -> dict[str, str]:
-        return super().variables() | {
-            "OPENAI_BASE_URL": self.url,
-            "BASIC_MEMORY_HOME": str(self.notes),
-            "BASIC_MEMORY_SEMANTIC_SEARCH_ENABLED": str(self._is_semantic).lower(),
-            "BASIC_MEMORY_SEMANTIC_EMBEDDING_PROVIDER": "openai",
-            "BASIC_MEMORY_SEMANTIC_EMBEDDING_MODEL": self.model.name,
-            "BASIC_MEMORY_SEMANTIC_EMBEDDING_DIMENSIONS": str(self.model.dims),
-        }
-
-    def _command(self, *words: str) -> list[str]:
-        return [str(self.programs / "bin/basic-memory"), *words]
-
-    def indexing(self) -> list[list[str]]:
-        return [self._command("reindex")]
-
-    def searching(self, question: str) -> list[str]:
-        way = ["--hybrid"] if self._is_semantic else []
-        return self._command(
-            "tool", "search-notes", self._asked(question), *way, "--json", "--page-size", str(TOP)
-        )
-
-    def files(self, printed: str) -> list[str]:
-        return [Path(hit["file_path"]).name for hit in json.loads(printed)["results"]]
-
-    def server(self) -> list[str]:
-        return self._command("mcp")
-
-    def call(self, question: str) -> dict[str, Any]:
-        way = "hybrid" if self._is_semantic else "text"
-        given = {
-            "query": self._asked(question),
-            "search_type": way,
-            "page_size": TOP,
-            "output_format": "json",
-        }
-        return {"name": "search_notes", "arguments": given}
-
-    def found(self, result: dict[str, Any]) -> list[str]:
-        answer = result.get("structuredContent") or json.loads(result["content"][0]["text"])
-        return [Path(hit["file_path"]).name for hit in answer.get("result", answer)["results"]]
-
-    def _asked(self, question: str) -> str:
-        """Join the words as its help has it: all of them have to be there otherwise."""
-        return question if self._is_semantic else " OR ".join(re.findall(r"\w+", question))
-
-
-PEERS: dict[str, type[Peer]] = {peer.name: peer for peer in (Memline, OpenClaw, Qmd, BasicMemory)}
-
-
-def _python(at_least: tuple[int, int]) -> str:
-    """Find a Python that is new enough. Raises Absent."""
-    if sys.version_info >= at_least:
-        return sys.executable
-    pyenv = Path.home() / ".pyenv" / "versions"
-    found = [shutil.which(f"python3.{minor}") for minor in range(20, at_least[1] - 1, -1)]
-    newer = (re.match(r"3\.(\d+)", path.name) for path in sorted(pyenv.glob("3.*")))
-    found += [f"{pyenv}/{each.string}/bin/python3" for each in newer if each and int(each[1]) >= at_least[1]]
-    for python in filter(None, found):
-        if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
-            return python
-    raise Absent(f"it needs Python {at_least[0]}.{at_least[1]}, which is not here")
+PEERS: dict[str, type[Peer]] = {peer.name: peer for peer in (Memline, OpenClaw, Qmd)}

@@ -64,7 +64,7 @@ def write(folder: Path, notes: Path) -> list[Question]:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(note.read_bytes())
     questions: list[Question] = []
-    for each in read_questions(file, folder, "memory"):
+    for each in read_questions(file):
         wanted = {(each.workspace, Path(place.path).name) for piece in each.evidence for place in piece}
         if wanted and wanted <= kept.keys():
             questions.append((each.text.replace('"', ""), {kept[place] for place in wanted}))

@@ -26,12 +26,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 from benchmarks import corpus, peer_questions
 from benchmarks.peer_programs import PEERS, Absent, Peer
 from benchmarks.peer_questions import STUB, Model, Question
-from benchmarks.provider import running
+from benchmarks.provider import log_of, serving
 
 #: Sections of a note.
 SECTIONS = 3
@@ -99,10 +99,10 @@ def measure(peer: Peer, questions: list[Question], measured: Measured) -> None:
     figures = measured.figures
     peer.prepare()
     measured.vectors = peer.vectors
-    server_log(peer.url, clear=True)
+    log_of(peer.url, clear=True)
     first = peer.cost(*peer.indexing())
     figures["first index"], figures["memory of the first index"] = first.cpu_s, first.peak_mb
-    log = server_log(peer.url)
+    log = log_of(peer.url)
     figures["provider requests of the first index"] = len(log["requests"])
     figures["texts embedded by it"] = sum(each["rows"] for each in log["requests"])
     figures["disk"] = sum(each.stat().st_size for each in peer.home.rglob("*") if each.is_file()) / 1e6
@@ -245,17 +245,6 @@ def _by_mcp(peer: Peer) -> Iterator[Callable[[str], list[str]]]:
         child.stdout.close()
 
 
-def server_log(url: str, *, clear: bool = False) -> dict[str, Any]:
-    """What the embedding server has received since it was last cleared."""
-    root = url.removesuffix("/v1")
-    if clear:
-        body = json.dumps({"clear_log": True}).encode()
-        urlopen(Request(f"{root}/control", body, {"Content-Type": "application/json"})).close()
-    with urlopen(f"{root}/log") as answer:
-        found: dict[str, Any] = json.loads(answer.read())
-    return found
-
-
 def table(all_measured: list[Measured]) -> str:
     """The figures as Markdown: a column a peer, each cell the ratio to Memline and the figure."""
     there = [each for each in all_measured if each.figures]
@@ -322,14 +311,12 @@ def main(arguments: list[str] | None = None) -> int:
         real = peer_questions.real(options.questions, options.model)
         model_url = ""
         if isinstance(real, Model):
-            server = running("benchmarks.model_server", str(real.file), "--dims", real.dims)
-            model_url = stack.enter_context(server)
+            model_url = stack.enter_context(serving(str(real.file), dims=real.dims))
         peers: dict[str, Peer] = {}
         for name in [each.name for each in all_measured]:
             # Each changes a note of its own, and counts its own requests.
             corpus.write(work / name / "notes", options.files, SECTIONS)
-            stub = running("tests.support.embedding_server", "--port", 0, "--dims", STUB.dims)
-            url = stack.enter_context(stub)
+            url = stack.enter_context(serving("words", dims=STUB.dims))
             folder = keep.resolve() / "programs"
             peers[name] = PEERS[name](folder, work / name / "home", work / name / "notes", url)
         asked = labelled(work / "memline" / "notes", ASKED)

@@ -1,9 +1,9 @@
-"""An embedding server at zero latency, in a process of its own: it answers from a pool of vectors.
+"""The stub server of the tests in a process of its own, with vectors that cost next to nothing.
 
-    python -m benchmarks.provider     prints its base URL and serves until it is ended
+    python -m benchmarks.provider [--latency-ms MS] [--dims N] pool|words|MODEL.gguf
 
-Vectors are not made for a text but picked by its checksum, so that the server costs next to nothing and what
-is measured is the client.
+prints its base URL and serves until it is ended. Of a pool, the checksum of a text picks its vector, so that
+what is measured is the client; `words` are hashed, as in the tests; a model embeds each text once.
 """
 
 from __future__ import annotations
@@ -12,22 +12,29 @@ import base64
 import json
 import subprocess
 import sys
+import threading
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.request import urlopen
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
 
-from benchmarks.bench import unit_vectors
+from benchmarks.bench import DIMS, unit_vectors
 from benchmarks.children import ROOT, environment
+from memline.shared.embedders.local.model import LocalEmbedder
+from tests.support.embedding_server import EmbeddingServer, main
+from tests.support.local_model import embedder_of
 
 _POOL = 1_024
 
 
 @contextmanager
-def running(module: str, *args: float | str) -> Iterator[str]:
-    """Run a module that calls `serve` as a process while the block does; gives its base URL."""
-    command = [sys.executable, "-m", module, *map(str, args)]
+def serving(vectors: str = "pool", *, latency_ms: float = 0, dims: int = DIMS) -> Iterator[str]:
+    """Run the server while the block does, and give its base URL."""
+    options = ("--latency-ms", str(latency_ms), "--dims", str(dims), vectors)
+    command = [sys.executable, "-m", "benchmarks.provider", *options]
     with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         try:
@@ -36,69 +43,51 @@ def running(module: str, *args: float | str) -> Iterator[str]:
             child.terminate()
 
 
-def serving() -> AbstractContextManager[str]:
-    """The base URL of this server, which runs while the block does."""
-    return running("benchmarks.provider")
+def log_of(base_url: str, *, clear: bool = False) -> dict[str, Any]:
+    """What the server has received since its log was last cleared; `clear`: this log is the end of it."""
+    root = base_url.removesuffix("/v1")
+    with urlopen(f"{root}/log") as answer:
+        log: dict[str, Any] = json.loads(answer.read())
+    if clear:
+        body = json.dumps({"clear_log": True}).encode()
+        urlopen(Request(f"{root}/control", body, {"Content-Type": "application/json"})).close()
+    return log
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Keeps its connections, and sends an answer in one piece."""
+class PoolServer(EmbeddingServer):
+    """Answers with vectors from a pool."""
 
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1
-    disable_nagle_algorithm = True
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing on stderr."""
-
-    def texts(self) -> list[str]:
-        """The texts of a request for embeddings."""
-        found: list[str] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
-        return found
-
-    def answer(self, body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-        self.wfile.flush()
+    def vector(self, text: str, dims: int) -> str:
+        """The vector of a text in base64."""
+        return _pool(dims)[zlib.crc32(text.encode()) % _POOL]
 
 
-def serve(handler: type[Handler]) -> None:
-    """Serve on a free port of loopback until the process is ended; the first line printed is the base URL."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    print(f"http://127.0.0.1:{server.server_port}/v1", flush=True)
-    server.serve_forever()
+@cache
+def _pool(dims: int) -> list[str]:
+    return [base64.b64encode(vector).decode() for vector in unit_vectors(_POOL, dims=dims)]
 
 
-def requests_of(base_url: str) -> int:
-    """How many embedding requests the server has answered since the last time it was asked."""
-    with urlopen(f"{base_url}/count") as answer:
-        return int(answer.read())
+class ModelServer(EmbeddingServer):
+    """Answers with the vectors of a model in this process, one text at a time."""
 
+    embedder: LocalEmbedder
+    _embedding = threading.Lock()
 
-class _Pool(Handler):
-    pool: tuple[str, ...] = ()
-    answered = 0
+    def vector(self, text: str, dims: int) -> str:
+        """The vector of a text in base64."""
+        with self._embedding:
+            return self._vector(text)
 
-    def do_GET(self) -> None:
-        count, type(self).answered = type(self).answered, 0
-        self.answer(str(count).encode())
-
-    def do_POST(self) -> None:
-        rows = (
-            f'{{"object":"embedding","index":{index},'
-            f'"embedding":"{self.pool[zlib.crc32(text.encode()) % _POOL]}"}}'
-            for index, text in enumerate(self.texts())
-        )
-        type(self).answered += 1
-        self.answer(f'{{"object":"list","data":[{",".join(rows)}],"model":"bench"}}'.encode())
+    @cache  # noqa: B019  # There is one server in a process.
+    def _vector(self, text: str) -> str:
+        (vector,) = self.embedder.embed_documents([text])
+        return base64.b64encode(vector).decode()
 
 
 if __name__ == "__main__":
-    _Pool.pool = tuple(base64.b64encode(vector).decode() for vector in unit_vectors(_POOL))
-    serve(_Pool)
+    vectors = sys.argv.pop()
+    if vectors.endswith(".gguf"):
+        ModelServer.embedder = embedder_of(Path(vectors))
+        main(ModelServer)
+    else:
+        main({"pool": PoolServer, "words": EmbeddingServer}[vectors])

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import re
 import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from http.client import HTTPConnection
-from pathlib import Path
+from sqlite3 import Connection
 from unittest.mock import patch
 from urllib.parse import quote
 
+import numpy as np
+
 from benchmarks.bench import DIMS, Bench, Place, timed_ms, unit_vectors
-from benchmarks.children import ROOT, environment, memline
+from benchmarks.children import ROOT, cpu_s, environment
 from benchmarks.corpus import Words, questions
 from benchmarks.figures import Figure, at_least, at_most
+from memline.shared.findings.answerer import Answerer
+from memline.shared.index import driver
+from memline.shared.scheduling.questions import QueryEmbedder
+from memline.shared.search.request import SearchRequest
 
 _QUESTIONS = 40
 _CHUNKS = 50_000
@@ -36,51 +43,37 @@ _WORDS = 3
 _DISTINCT = 800
 
 _DIRECT = """
-import json, sys, threading, time
-from pathlib import Path
+import json, sys, time
+from concurrent.futures import ThreadPoolExecutor
+from sqlite3 import Connection
+from typing import Any
 from memline.shared.config.load import Options, load
 from memline.shared.search.request import SearchRequest
 from memline.shared.findings.answerer import Answerer
-config, home, workspace, clients = sys.argv[1:5]
+config, home, clients = sys.argv[1:4]
 questions = json.load(sys.stdin)
-settings = load(Options(config=Path(config), home=Path(home), workspace=Path(workspace))).agent()
-memory = Answerer(settings, long_lived=True)
+memory = Answerer(load(Options(config=Path(config), home=Path(home))).agent(), long_lived=True)
+def ask(question):
+    began = time.perf_counter()
+    json.dumps(memory.ask(SearchRequest(query=question)).to_json())
+    return time.perf_counter() - began
 for question in questions[:20]:
-    memory.ask(SearchRequest(query=question))
-left, took = iter(questions), []
-lock = threading.Lock()
-def ask():
-    while True:
-        with lock:
-            question = next(left, None)
-        if question is None:
-            return
-        began = time.perf_counter()
-        json.dumps(memory.ask(SearchRequest(query=question)).to_json())
-        took.append(time.perf_counter() - began)
-threads = [threading.Thread(target=ask) for _ in range(int(clients))]
+    ask(question)
 cpu = time.process_time()
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-print(json.dumps([sorted(took), time.process_time() - cpu]))
+with ThreadPoolExecutor(int(clients)) as pool:
+    took = list(pool.map(ask, questions))
+print(json.dumps([took, time.process_time() - cpu]))
 """
 
 
 def search(bench: Bench) -> list[Figure]:
     """A warm hybrid search over 50,000 chunks against its two unavoidable parts."""
-    import numpy as np
-
-    from memline.shared.findings.answerer import Answerer
-    from memline.shared.index import driver
-    from memline.shared.scheduling.questions import QueryEmbedder
-    from memline.shared.search.request import SearchRequest
-
     place = bench.vector_place(10_000, 5)
     asked = questions(_QUESTIONS)
     vectors = dict(zip(asked, unit_vectors(_QUESTIONS, seed=9), strict=True))
     matrix = np.frombuffer(b"".join(unit_vectors(_CHUNKS)), "<f4").reshape(-1, DIMS)
     at_hand = patch.object(QueryEmbedder, "embed", lambda self, text, active, state: vectors[text])
-    settings = place.settings()
+    settings = place.agent
     with (
         at_hand,
         closing(driver.open_reader(settings.index_path)) as reader,
@@ -94,9 +87,9 @@ def search(bench: Bench) -> list[Figure]:
                 raise RuntimeError(f"not a hybrid search: {answer.to_json()}")
             match = " OR ".join(f'"{word}"' for word in question.split())
             vector = np.frombuffer(vectors[question], "<f4")
-            searches.append(timed_ms(5, lambda request=request: memory.ask(request)))
-            products.append(timed_ms(5, lambda vector=vector: matrix @ vector))
-            queries.append(timed_ms(5, lambda match=match: reader.execute(_FTS, (match,)).fetchall()))
+            searches.append(timed_ms(5, partial(memory.ask, request)))
+            products.append(timed_ms(5, partial(np.matmul, matrix, vector)))
+            queries.append(timed_ms(5, partial(_rows, reader, match)))
     took, product, query = (sum(values) / _QUESTIONS for values in (searches, products, queries))
     return [
         at_most(
@@ -110,6 +103,10 @@ def search(bench: Bench) -> list[Figure]:
     ]
 
 
+def _rows(reader: Connection, match: str) -> list[tuple[int, float]]:
+    return list(reader.execute(_FTS, (match,)))
+
+
 def http(bench: Bench) -> list[Figure]:
     """Keyword searches over HTTP at 50,000 chunks, against the direct call."""
     place = bench.keyword_place(10_000, 5)
@@ -118,9 +115,9 @@ def http(bench: Bench) -> list[Figure]:
     direct, direct_cpu_s = _direct(place, asked)
     with _server_of(place) as server:
         server.ask(asked[:20], clients=1)
-        cpu_s = server.cpu_s
+        used_s = server.cpu_s
         took, wall_s = server.ask(asked[20:], clients=_CLIENTS)
-        each_ms = 1000 * (server.cpu_s - cpu_s) / len(took)
+        each_ms = 1000 * (server.cpu_s - used_s) / len(took)
         again, again_s = server.ask(asked[-50:] * 40, clients=_CLIENTS)
     p95, direct_p95 = (statistics.quantiles(times, n=20)[-1] for times in (took, direct))
     return [
@@ -157,42 +154,34 @@ class _Server:
 
     @property
     def cpu_s(self) -> float:
-        return _used_s(self._process.pid)
+        return cpu_s(self._process.pid)
 
     def ask(self, questions: Sequence[str], *, clients: int) -> tuple[list[float], float]:
         """The seconds of each request, and of all together."""
-        waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-        for question in questions:
-            waiting.put(question)
-        took: list[float] = []
+        kept = threading.local()
 
-        def client() -> None:
-            with closing(HTTPConnection(*self._address, timeout=60)) as connection:
-                while True:
-                    try:
-                        question = waiting.get_nowait()
-                    except queue.Empty:
-                        return
-                    began = time.perf_counter()
-                    connection.request("GET", f"/search?query={quote(question)}")
-                    answer = connection.getresponse()
-                    body = answer.read()
-                    took.append(time.perf_counter() - began)
-                    if answer.status != 200 or not json.loads(body)["results"]:
-                        raise RuntimeError(f"{answer.status}: {body[:200]!r}")
+        def one(question: str) -> float:
+            if not hasattr(kept, "connection"):
+                kept.connection = HTTPConnection(*self._address, timeout=60)
+            began = time.perf_counter()
+            kept.connection.request("GET", f"/search?query={quote(question)}")
+            answer = kept.connection.getresponse()
+            body = answer.read()
+            took = time.perf_counter() - began
+            if answer.status != 200 or not json.loads(body)["results"]:
+                raise RuntimeError(f"{answer.status}: {body[:200]!r}")
+            return took
 
         began = time.perf_counter()
-        _at_once(client, clients)
-        wall_s = time.perf_counter() - began
-        if len(took) != len(questions):
-            raise RuntimeError(f"{len(took)} answers to {len(questions)} questions")
-        return took, wall_s
+        with ThreadPoolExecutor(clients) as pool:
+            took = list(pool.map(one, questions))
+        return took, time.perf_counter() - began
 
 
 @contextmanager
 def _server_of(place: Place) -> Iterator[_Server]:
     """A server on a core of its own, where there is more than one."""
-    command = memline(*place.options(), "serve", "--port", "0")
+    command = place.command("serve", "--port", "0")
     with (
         subprocess.Popen(command, env=environment(), cwd=ROOT, stderr=subprocess.PIPE, text=True) as process,
         _cores(process.pid),
@@ -223,7 +212,7 @@ def _cores(pid: int) -> Iterator[None]:
 def _direct(place: Place, questions: Sequence[str]) -> tuple[list[float], float]:
     """Seconds of each direct call by as many threads, and CPU seconds of all, in a process on one core."""
     command = [
-        sys.executable, "-c", _DIRECT, str(place.config), str(place.home), str(place.workspace), str(_CLIENTS)
+        sys.executable, "-c", _DIRECT, str(place.config), str(place.home), str(_CLIENTS)
     ]  # fmt: skip
     with (
         subprocess.Popen(
@@ -234,17 +223,3 @@ def _direct(place: Place, questions: Sequence[str]) -> tuple[list[float], float]
         out, _ = process.communicate(json.dumps(questions))
     took, cpu_s = json.loads(out)
     return took, cpu_s
-
-
-def _at_once(work: Callable[[], None], times: int) -> None:
-    threads = [threading.Thread(target=work) for _ in range(times)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def _used_s(pid: int) -> float:
-    """CPU seconds of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -49,7 +49,7 @@ class Place:
     agent_name: str = "main"
 
     def __post_init__(self):
-        self.workspace.mkdir(parents=True)
+        self.workspace.mkdir(parents=True, exist_ok=True)
         self.save()
 
     @property

@@ -5,8 +5,11 @@ import pytest
 from benchmarks.questions import LabelledQuestion, Place, mean, read_questions, score
 from memline.shared.search.results import Hit
 
+A5 = Place(path="a.md", line=5)
+B = Place(path="b.md", line=None)
 
-def hit(path, start, end, snippet=""):
+
+def hit(path, start=1, end=9):
     return Hit(
         path=path,
         start_line=start,
@@ -14,68 +17,48 @@ def hit(path, start, end, snippet=""):
         score=1.0,
         vector_score=0.0,
         text_score=1.0,
-        snippet=snippet,
+        snippet="",
         source="memory",
     )
 
 
-def asked(*pieces):
-    return LabelledQuestion(id="q", text="?", workspace="w", category="", evidence=pieces)
+MISS = hit("c.md")
 
 
-A5 = Place(path="a.md", line=5, text="five")
-B = Place(path="b.md", line=None)
-MISS = hit("c.md", 1, 9)
+@pytest.mark.parametrize(
+    ("pieces", "hits", "recall", "gain"),
+    [
+        # Pieces count, and not hits.
+        ([(A5,), (B,)], [hit("a.md"), hit("a.md", 4, 6), MISS, hit("b.md")], 1.0, 0.877),
+        # Neither a line outside of the hit, nor another file whose name ends alike.
+        ([(A5,)], [hit("a.md", 6, 9), hit("xa.md")], 0.0, 0.0),
+        # A piece in two places is covered by either, once.
+        ([(A5, B)], [hit("sub/b.md")], 1.0, 1.0),
+        ([(A5, B)], [hit("b.md"), hit("a.md")], 1.0, 1.0),
+        # The gain falls with the rank.
+        ([(A5,)], [MISS, hit("a.md")], 1.0, 0.631),
+        ([(A5,)], [MISS] * 6 + [hit("a.md")], 0.0, 0.333),
+    ],
+)
+def test_the_evidence_that_hits_cover(pieces, hits, recall, gain):
+    question = LabelledQuestion(text="?", workspace="w", evidence=tuple(pieces))
+
+    assert score(question, hits) == pytest.approx((recall, gain), abs=1e-3)
 
 
-def test_recall_counts_pieces_and_not_hits():
-    question = asked((A5,), (B,))
-
-    metrics = score(question, [hit("a.md", 1, 9), hit("a.md", 4, 6), MISS, hit("b.md", 1, 2)])
-
-    assert (metrics["R@3"], metrics["R@6"], metrics["R@10"]) == (0.5, 1.0, 1.0)
-    assert metrics["MRR@10"] == 1.0
+def test_means_are_shown_side_by_side():
+    assert mean([(1.0, 0.5), (0.0, 1.0)]) == "0.500 / 0.750"
 
 
-def test_a_line_outside_the_hit_is_not_covered():
-    metrics = score(asked((A5,)), [hit("a.md", 6, 9), hit("xa.md", 1, 9)])
-
-    assert (metrics["R@10"], metrics["hit@6"], metrics["MRR@10"], metrics["nDCG@10"]) == (0, 0, 0, 0)
-
-
-def test_a_piece_in_two_places_is_covered_by_either_and_counts_once():
-    question = asked((A5, B))
-
-    assert score(question, [hit("sub/b.md", 1, 1)])["R@3"] == 1.0
-    assert score(question, [hit("b.md", 1, 1), hit("a.md", 1, 9)])["nDCG@10"] == 1.0
-
-
-def test_ndcg_falls_with_the_rank():
-    assert score(asked((A5,)), [MISS, hit("a.md", 1, 9)])["nDCG@10"] == pytest.approx(0.6309, abs=1e-4)
-
-
-def test_snippets_are_measured_on_covered_evidence_alone():
-    shown = score(asked((A5,), (Place(path="x.md", line=1, text="x"),)), [hit("a.md", 1, 9, "four\nfive")])
-    hidden = score(asked((A5,)), [hit("a.md", 1, 9, "four")])
-    unknown = score(asked((B,)), [hit("b.md", 1, 9)])
-
-    assert (shown["snippet@6"], hidden["snippet@6"], unknown["snippet@6"]) == (1.0, 0.0, None)
-    assert mean([shown, hidden, unknown])["snippet@6"] == 0.5
-    assert mean([unknown])["snippet@6"] is None
-
-
-def test_questions_are_read_with_the_evidence_of_one_view(tmp_path):
-    (tmp_path / "w").mkdir()
-    (tmp_path / "w" / "a.md").write_text("one\n  two\n", encoding="utf-8")
+def test_questions_are_read_with_their_evidence_in_notes(tmp_path):
     places = [
         {"view": "memory", "path": "a.md", "line": 2},
         {"view": "sessions", "path": "s.jsonl", "line": 1},
     ]
-    row = {"query_id": 1, "query": "?", "workspace": "w", "category": "c", "evidence": [places]}
+    rows = [{"query": "?", "workspace": "w", "evidence": evidence} for evidence in ([places], [places[1:]])]
     file = tmp_path / "q.jsonl"
-    file.write_text(json.dumps(row) + "\n\n", encoding="utf-8")
+    file.write_text("\n\n".join(map(json.dumps, rows)), encoding="utf-8")
 
-    (question,) = read_questions(file, tmp_path, "memory")
+    (question,) = read_questions(file)
 
-    assert question.evidence == ((Place(path="a.md", line=2, text="two"),),)
-    assert read_questions(file, tmp_path, "sessions")[0].evidence[0][0].path == "s.jsonl"
+    assert question.evidence == ((Place(path="a.md", line=2),),)
