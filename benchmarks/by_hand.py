@@ -21,6 +21,7 @@ from memline.shared.embedders.protocol import Embedder
 from memline.shared.index import driver, identities, meta
 from memline.shared.index.chunks import text_hash
 from memline.shared.sources.chunking import split
+from memline.shared.sources.markdown import outline
 
 
 def index(config: Path, home: Path, workspace: Path) -> dict[str, float]:
@@ -40,7 +41,8 @@ def index(config: Path, home: Path, workspace: Path) -> dict[str, float]:
     waiting: list[str] = []
     for path in sorted(workspace.rglob("*.md")):
         raw = path.read_bytes()
-        pieces = split(raw.decode(), max_tokens=chunking.tokens, overlap_tokens=chunking.overlap)
+        lines = raw.decode().split("\n")
+        pieces = split(lines, outline(lines), max_tokens=chunking.tokens, overlap_tokens=chunking.overlap)
         with driver.transaction(connection):
             file_id = connection.execute(
                 "INSERT INTO files (path, source, size, mtime_ns, hash, observed_ns, outcome)"

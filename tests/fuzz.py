@@ -27,6 +27,7 @@ from memline.shared.sessions.said import Records
 from memline.shared.sessions.secrets import mask
 from memline.shared.sources import links as note_links
 from memline.shared.sources.chunking import split
+from memline.shared.sources.markdown import outline
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, weighted_length
 from tests.support.http_api import serving
 from tests.support.workspace import Place
@@ -189,7 +190,7 @@ def links():
         seeds = ("[[Note#Part|alias]]", "![[a/b.md]]", "[x](memory/a%20b.md#L1)", "[x](<a b.md>)", "[[a]]")
         text = " ".join(dice.choice((*seeds, *_WORDS)) for _ in range(dice.randint(1, 12)))
         lines = mutated(dice, text).split("\n")
-        for link in note_links.links(lines, tuple):
+        for link in note_links.links(dict(enumerate(lines))):
             assert 1 <= link.line <= len(lines) and link.target
             assert isinstance(link.key, str)
 
@@ -210,8 +211,9 @@ def chunker():
         lines = (" ".join(dice.choices(_WORDS, k=dice.randint(0, 40))) for _ in range(dice.randint(0, 40)))
         text = mutated(dice, "\n".join(lines)).replace("\r", "")
         tokens = dice.choice((1, 8, 50, 400))
-        chunks = split(text, max_tokens=tokens, overlap_tokens=dice.choice((0, tokens // 5, tokens)))
         all_lines = text.split("\n")
+        overlap = dice.choice((0, tokens // 5, tokens))
+        chunks = split(all_lines, outline(all_lines), max_tokens=tokens, overlap_tokens=overlap)
         covered = set[int]()
         for chunk in chunks:
             assert 1 <= chunk.start_line <= chunk.end_line <= len(all_lines), "lines out of range"

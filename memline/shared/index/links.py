@@ -14,8 +14,7 @@ from posixpath import join, normpath
 from sqlite3 import Connection
 
 from memline.shared.note_names import MARKDOWN, is_markdown, without_ending
-from memline.shared.sources.dates import day_named
-from memline.shared.sources.folding import name_key, page_name, path_key, stem_key
+from memline.shared.sources.folding import name_key, path_key, stem_key
 from memline.shared.sources.links import NoteName, last_part
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, is_private
@@ -32,7 +31,7 @@ def notes_named(connection: Connection, name: str) -> list[str]:
     """Return the paths of the notes that a name means, sorted, whatever its case, with its ending or without.
 
     Those with this path, else with this title or alias, this file name, the end of this path, this heading
-    at the top, this day as their name: the first of these that some note has.
+    at the top: the first of these that some note has.
     """
     return next(filter(None, _by_way(connection, name)), [])
 
@@ -46,16 +45,12 @@ def notes_shown_as(connection: Connection, name: str) -> list[str]:
 def _by_way(connection: Connection, name: str) -> tuple[list[str], ...]:
     """Return the paths for each way of being named, in the order of `notes_named`."""
     wanted, key = path_key(name.removesuffix("/")), name_key(without_ending(name))
-    stem = key if "/" in name else stem_key(f"{without_ending(name)}.md")
-    # Logseq's journal of the day is in 2026_02_10.md, and is called Feb 10th, 2026.
-    day = day_named(name)
-    journal = day.isoformat() if day else key
     # Each of these ways shows in the names that are stored: of the path it is its last part.
     rows = connection.execute(
         # CROSS JOIN: the names first, not all files (50 ms at 100,000).
         "SELECT path, files.names, max(key = ?1) FROM names CROSS JOIN files ON files.id = file_id"
-        " WHERE key IN (?1, ?2, ?5) AND outcome = ?3 AND source = ?4 GROUP BY path ORDER BY path",
-        (key, stem_key(f"{last_part(name)}.md"), INDEXED, MEMORY, journal),
+        " WHERE key IN (?1, ?2) AND outcome = ?3 AND source = ?4 GROUP BY path ORDER BY path",
+        (key, name_key(last_part(name)), INDEXED, MEMORY),
     ).fetchall()
     paths = {path: path_key(path) for path, _, _ in rows}
     whole = {wanted, *(wanted + ending for ending in MARKDOWN)}
@@ -63,10 +58,9 @@ def _by_way(connection: Connection, name: str) -> tuple[list[str], ...]:
     return (
         [path for path, each in paths.items() if each in whole],
         [path for path, names, _ in rows if key and key in names.split("\n")],
-        [path for path in paths if key and stem_key(path) in (key, stem)],
+        [path for path in paths if key and stem_key(path) == key],
         [path for path, each in paths.items() if each.endswith(below)],
         [path for path, _, is_named in rows if key and is_named],
-        [path for path in paths if day and stem_key(path) == journal],
     )
 
 
@@ -131,7 +125,7 @@ def linked(
     )
     titles = dict(rows.fetchall())
     forward, back = (
-        tuple(NoteName(path=each, title=titles.get(each) or page_name(each)) for each in paths)
+        tuple(NoteName(path=each, title=titles.get(each) or last_part(each)) for each in paths)
         for paths in both
     )
     return forward, back

@@ -4,23 +4,15 @@ A tag is compared as names are: `#Boat`, `tags: [boat]` and `boat` are one, and 
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
-from functools import cache
 
 import msgspec
 
 from memline.shared.sources.dates import days_in
 from memline.shared.sources.folding import name_key
 from memline.shared.sources.links import Link, links
-from memline.shared.sources.markdown import (
-    ALIASES,
-    TAGS,
-    TITLES,
-    code_lines,
-    from_front_matter,
-    without_code,
-)
+from memline.shared.sources.markdown import ALIASES, TAGS, TITLES, Outline, without_code
 
 #: Names and tags of a note that are kept, and characters of each.
 _MAX_NAMES, _MAX_TAGS, _MAX_CHARS = 32, 256, 160
@@ -56,19 +48,20 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     links: tuple[Link, ...] = ()
 
 
-def about(lines: Sequence[str], front_lines: int) -> About:
-    """Read the front matter, the first `front_lines` lines, then tags and links."""
-    properties = from_front_matter(lines[:front_lines])
+def about(lines: Sequence[str], shape: Outline) -> About:
+    """Read the front matter of a note, then tags and links; there are none in code."""
+    properties, code = shape.properties, shape.fenced()
     names = [name for key in (*TITLES, *ALIASES) for name in properties.get(key, ())]
     keys = dict.fromkeys(key for name in names if (key := name_key(name[:_MAX_CHARS])))
     days = (_day(text) for key in _DAYS for text in properties.get(key, ()))
     listed = [tag for key in TAGS for tag in properties.get(key, ())]
-    code = cache(lambda: code_lines(lines))
+    text = {at: line for at, line in enumerate(lines) if at not in code}
+    tags = (tag_key(tag) for tag in (*listed, *_inline(text, shape.front)))
     return About(
         names=tuple(keys)[:_MAX_NAMES],
         day=next(filter(None, days), ""),
-        tags=_tags(lines, front_lines, listed, code),
-        links=links(lines, code),
+        tags=tuple(dict.fromkeys(filter(None, tags)))[:_MAX_TAGS],
+        links=links(text),
     )
 
 
@@ -85,19 +78,11 @@ def _day(text: str) -> str:
     return next((days.first.isoformat() for days in named), "")
 
 
-def _tags(
-    lines: Sequence[str], front_lines: int, listed: Iterable[str], code: Callable[[], Collection[int]]
-) -> tuple[str, ...]:
-    """Return the tags of a note: those `listed` in its properties, and those in its text."""
-    found = (*listed, *_inline(lines, front_lines, code))
-    return tuple(dict.fromkeys(filter(None, map(tag_key, found))))[:_MAX_TAGS]
-
-
-def _inline(lines: Sequence[str], front_lines: int, code: Callable[[], Collection[int]]) -> Iterator[str]:
-    """Yield the tags in the text; there are none in code and in addresses."""
-    for at in range(front_lines, len(lines)):
-        if "#" in lines[at] and re.search(_MARKED, lines[at]) and at not in code():
-            for match in re.finditer(_MARKED, _ADDRESS.sub("x", without_code(lines[at]))):
+def _inline(text: Mapping[int, str], front: int) -> Iterator[str]:
+    """Yield the tags in the lines of a text behind its front matter; there are none in addresses."""
+    for at, line in text.items():
+        if at >= front and "#" in line and re.search(_MARKED, line):
+            for match in re.finditer(_MARKED, _ADDRESS.sub("x", without_code(line))):
                 yield match[1] or match[2]
 
 

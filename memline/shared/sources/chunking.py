@@ -19,7 +19,7 @@ from itertools import accumulate, groupby
 
 import msgspec
 
-from memline.shared.sources.markdown import Trail, outline
+from memline.shared.sources.markdown import Outline
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, pieces, weighted_length
 
 #: A line that does not fit is cut into pieces of this share of a chunk: small enough to be an overlap.
@@ -70,26 +70,24 @@ class Unit(msgspec.Struct, kw_only=True):
     block: int = -1
 
 
-def split(text: str, *, max_tokens: int, overlap_tokens: int) -> list[Chunk]:
-    r"""Cut a text whose lines end with "\n" (see `reading.decode`) into chunks, in order.
+def split(lines: Sequence[str], shape: Outline, *, max_tokens: int, overlap_tokens: int) -> list[Chunk]:
+    """Cut the lines of a note into chunks, in order.
 
     Every line that is neither blank nor a picture is in one; the last lines of one are the first of the next,
     as many as fit in `overlap_tokens`. No chunk weighs more than `max_tokens`, overlap included, and none is
     blank.
     """
-    lines = text.split("\n")
-    shape = outline(lines)
     limit = max(1, max_tokens) * CHARS_PER_TOKEN
     titles = {heading.line for heading in shape.headings if heading.level}
     underlines = {heading.last_line for heading in shape.headings if heading.last_line >= 0}
     units = list(_units(lines, titles, underlines, shape.fences, limit))
-    trail = Trail(shape.headings)
+    places, trails = shape.trails()
     return [
         Chunk(
             start_line=units[first].line + 1,
             end_line=units[last].line + 1,
             text="".join(each.text + each.gap for each in units[first:last]) + units[last].text,
-            heading=trail.at(units[first].line),
+            heading=trails[at - 1] if (at := bisect_right(places, units[first].line)) else "",
         )
         for first, last in cut(units, max_tokens=max_tokens, overlap_tokens=overlap_tokens)
     ]
@@ -246,7 +244,7 @@ def _data_lines(lines: Sequence[str], fences: Sequence[tuple[int, int]]) -> set[
     """Return the lines, from 0, that are data of machines; `fences`: first and last line of each block.
 
     Obsidian's drawings are Markdown with a scene in a fence, plain or compressed; other plugins write their
-    state into a comment, `%% ... %%`, and mail and certificates have base64 on many lines.
+    state on one line, and mail and certificates have base64 on many.
     """
     data = set[int]()
     for is_base64, group in groupby(range(len(lines)), key=lambda at: _is_base64(lines[at])):
@@ -257,9 +255,8 @@ def _data_lines(lines: Sequence[str], fences: Sequence[tuple[int, int]]) -> set[
     for first, last in fences:
         inside = range(first + 1, last)
         text = "".join(lines[at] for at in inside)
-        is_comment = any(line.strip() == "%%" for line in lines[max(0, first - 3) : first])
         is_compressed = lines[first].lstrip("`~ ").lower().startswith("compressed-json")
-        if is_compressed or (_is_json(text) and (is_comment or _is_scene(text))):
+        if is_compressed or (_is_json(text) and _is_scene(text)):
             data.update((first, *inside, last))
     # Marks beside it, such as the end of a comment.
     for at in sorted(data):

@@ -6,14 +6,12 @@ begun.
 """
 
 import re
-from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from memline.shared.errors import ConfigError
-from memline.shared.note_names import without_ending
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 #: By their first three letters.
@@ -51,15 +49,9 @@ _SAID = (
 #: In every text with a day is one of these.
 _HINT = re.compile(r"\d|day|night|week|month|year|" + "|".join(_MONTHS), re.IGNORECASE)
 
-#: The day in the name of a file, the year first; below folders of its year and month; and in words.
+#: The day in the name of a file, the year first; and below folders of its year and month.
 _DAY_OF_NAME = re.compile(r"(?<!\d)(\d{4})([-_.]?)(\d{2})\2(\d{2})(?!\d)")
 _DAY_BELOW = re.compile(r"(?:^|/)(\d{4})/(?:\1-)?(\d{2})(?:-[^/\d]*)?/(\d{2})\.\w+$")
-_DAY_IN_WORDS = (
-    rf"(?:{'|'.join(_WEEKDAYS)}|mon|tue|wed|thu|fri|sat|sun)?,? ?(?:"
-    rf"(?P<d1>{_DAY}){_TH} (?:of )?(?P<m1>{_MONTH}),? (?P<y1>{_YEAR})"
-    rf"|(?P<m2>{_MONTH}) (?P<d2>{_DAY}){_TH},? (?P<y2>{_YEAR})"
-    r"|(?P<d3>\d{1,2})\.(?P<m3>\d{1,2})\.(?P<y3>\d{4})(?!\w))"
-)
 
 
 class Days(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,8 +206,7 @@ def start_with_fillers(text: str, begin: int) -> int:
 def day_of_path(path: str) -> date | None:
     """Read the day in the name of a file; None when there is none.
 
-    `2026-02-10-rollout.md`, `2026_02_10.md` and the compact `20260210.md` are of the same day. So are
-    `2026/02/10.md` and what begins with it in words, `Tuesday, February 10th 2026.md`.
+    `2026-02-10-rollout.md`, `2026_02_10.md`, `20260210.md`, `10.02.2026.md`, `2026/02/10.md`.
     """
     name = path.rpartition("/")[2]
     match = _DAY_OF_NAME.search(name)
@@ -223,22 +214,8 @@ def day_of_path(path: str) -> date | None:
         return _valid(int(match[1]), int(match[3]), int(match[4]))
     if match := _DAY_BELOW.search(path):
         return _valid(*map(int, match.groups()))
-    return _day_in_words(without_ending(name), re.match)
-
-
-def day_named(name: str) -> date | None:
-    """Return the day that a name is, in words or figures; None where it is anything else."""
-    return _day_in_words(name.strip(), re.fullmatch)
-
-
-def _day_in_words(name: str, compare: Callable[..., re.Match[str] | None]) -> date | None:
-    # Most names have no figure: the pattern is long, and compiled for those that have one.
-    match = compare(_DAY_IN_WORDS, name, re.IGNORECASE) if any(map(str.isdigit, name)) else None
-    for which in "123" if match else "":
-        if match and (month := match[f"m{which}"]):
-            number = int(month) if month.isdigit() else _month(month)
-            return _valid(int(match[f"y{which}"]), number, int(match[f"d{which}"]))
-    return None
+    match = re.match(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\w)", name)
+    return _valid(*map(int, reversed(match.groups()))) if match else None
 
 
 def day_of_time(seconds: float) -> date:

@@ -24,9 +24,6 @@ _LETTERS = str.maketrans(
 _HAS_LETTERS = f"[{''.join(map(chr, _LETTERS))}]"
 _REFERENCE = r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 
-#: What Logseq writes in the names of files for what some systems have in none: `"#%*./:<>?\`|`.
-_ESCAPED = "%(22|23|25|2A|2E|2F|3A|3C|3E|3F|5C|60|7C)"
-
 
 def fold(text: str) -> str:
     """Return `text` as it is compared."""
@@ -61,14 +58,8 @@ def name_key(name: str) -> str:
 
 
 def stem_key(path: str) -> str:
-    """Return the same of the name of a note's file; Logseq writes the page `a/b?` into `a___b%3F.md`."""
-    return name_key(page_name(path))
-
-
-def page_name(path: str) -> str:
-    """Return the name of a note by that of its file."""
-    stem = os.path.splitext(path.rpartition("/")[2])[0].replace("___", "/")
-    return re.sub(_ESCAPED, lambda match: chr(int(match[1], 16)), stem) if "%" in stem else stem
+    """Return the same of the name of a note's file."""
+    return name_key(os.path.splitext(path.rpartition("/")[2])[0])
 
 
 def without_accents(text: str) -> str:

@@ -6,15 +6,14 @@ They are kept as they are written; which note one leads to is decided when it is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from urllib.parse import unquote
 
 import msgspec
 
 from memline.shared.note_names import is_markdown, without_ending
-from memline.shared.sources.dates import day_named
-from memline.shared.sources.folding import name_key, stem_key
+from memline.shared.sources.folding import name_key
 from memline.shared.sources.markdown import outline, without_code
 
 #: Links of a note that are kept; a list of everything has a few thousand.
@@ -58,9 +57,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """What its last part is looked up by: a day in figures; Logseq's page `a/b` is also in `a___b.md`."""
-        day = day_named(self.target)
-        return day.isoformat() if day else stem_key(f"{last_part(self.target)}.md").rpartition("/")[2]
+        """What its last part is looked up by."""
+        return name_key(last_part(self.target))
 
 
 class NoteName(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,12 +68,12 @@ class NoteName(msgspec.Struct, frozen=True, kw_only=True):
     title: str
 
 
-def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Link, ...]:
-    """Return the links in the lines of a note; `code` returns the lines (from 0) that are code."""
+def links(text: Mapping[int, str]) -> tuple[Link, ...]:
+    """Return the links in the lines of a note that are not code, by their number from 0."""
     found: dict[Link, None] = {}
-    for at, line in enumerate(lines):
+    for at, line in text.items():
         # Most lines end at the first look.
-        if "]" not in line or not ("[[" in line or "](" in line or "]:" in line) or at in code():
+        if "]" not in line or not ("[[" in line or "](" in line or "]:" in line):
             continue
         for match in _LINK.finditer(without_code(line)):
             if link := _link(match, at + 1):
@@ -92,7 +90,7 @@ def described(text: str) -> list[tuple[Link, str]]:
     """
     found: list[tuple[Link, str]] = []
     lines = text.split("\n")
-    code = {at for first, last in outline(lines).fences for at in range(first, last + 1)}
+    code = outline(lines).fenced()
     for at, line in enumerate(lines):
         begin = re.match(_ITEM, line) if at not in code else None
         match = _LINK.search(line, begin.end()) if begin else None

@@ -23,7 +23,6 @@ _PARAGRAPH = r"(?! {4}|\t)\s*[^\s#>|`~*+=-]"
 #: An anchor behind a title: `{ #id }`, `{: #id .class }`, and `{/* #id */}` of MDX.
 _ANCHOR = r"\s*\{(?::?\s*[#.][^{}]*|/\*\s*#[^{}]*\*/)\}\s*\Z"
 _YAML_KEY = r"#|-{3}|[\"']?[\w-][\w -]*[\"']?:"
-_BULLET = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 
 #: Code within a line, in backticks and as HTML: a search for the end stops where another element begins.
 _CODE_SPAN = r"(?<!`)(`++).*?(?<!`)\1(?!`)"
@@ -54,11 +53,32 @@ class Heading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outline(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a text can be cut well and what its parts are called; lines count from 0."""
+    """The structure of a text; lines count from 0."""
 
+    #: Lines of the front matter, its fences included.
+    front: int
+    #: What the front matter says: key, in lower case -> values.
+    properties: dict[str, list[str]]
     headings: tuple[Heading, ...]
     #: First and last line of each fenced block, its fences included.
     fences: tuple[tuple[int, int], ...]
+
+    def fenced(self) -> set[int]:
+        """Return the lines of all fenced blocks."""
+        return {at for first, last in self.fences for at in range(first, last + 1)}
+
+    def trails(self) -> tuple[list[int], list[str]]:
+        """Return the lines from which other headings are in force, in order, and these: `A > B`."""
+        places, trails, above = list[int](), list[str](), list[Heading]()
+        for heading in self.headings:
+            above = [each for each in above if each.level < heading.level] + [heading]
+            titles = [each.title for each in above if each.title]
+            # A note whose front matter has the title usually repeats it as its first heading.
+            if len(titles) > 1 and titles[0] == titles[1]:
+                del titles[0]
+            places.append(heading.line)
+            trails.append(" > ".join(titles))
+        return places, trails
 
 
 def outline(lines: Sequence[str]) -> Outline:
@@ -66,7 +86,8 @@ def outline(lines: Sequence[str]) -> Outline:
     headings: list[Heading] = []
     fences: list[tuple[int, int]] = []
     body = front_matter_end(lines)
-    titles = [text for key in TITLES for text in from_front_matter(lines[:body]).get(key, ())]
+    properties = from_front_matter(lines[:body])
+    titles = [text for key in TITLES for text in properties.get(key, ())]
     if titles and (title := _title(titles[0])):
         headings.append(Heading(line=0, level=0, title=title))
     fence, first = "", 0
@@ -88,7 +109,7 @@ def outline(lines: Sequence[str]) -> Outline:
     if fence:
         # Never closed: it reaches to the end, as every Markdown reader has it.
         fences.append((first, len(lines) - 1))
-    return Outline(headings=tuple(headings), fences=tuple(fences))
+    return Outline(front=body, properties=properties, headings=tuple(headings), fences=tuple(fences))
 
 
 def _is_underline(line: str, before: str) -> bool:
@@ -99,13 +120,13 @@ def _is_underline(line: str, before: str) -> bool:
 
 def end_of_block(lines: Sequence[str]) -> str:
     """Return the lines that end what a text leaves open: a fence, a comment or HTML; most often none."""
-    fences = outline(lines).fences
+    shape = outline(lines)
+    fences, inside = shape.fences, shape.fenced()
     first, last = fences[-1] if fences else (0, -1)
     if last == len(lines) - 1 and (match := re.match(_FENCE, lines[first])):
         is_closed = last > first and match[1] in lines[last] and not lines[last].strip(f" \t>{match[1]}")
         if not is_closed:
             return f"{match[0][: -len(match[1])].replace('-', ' ')}{match[1]}\n\n"
-    inside = {at for first, last in fences for at in range(first, last + 1)}
     text = "\n".join(without_code(line) for at, line in enumerate(lines) if at not in inside)
     if text.rfind("<!--") > text.rfind("-->"):
         return "-->\n\n"
@@ -121,53 +142,11 @@ def sections_of(text: str) -> list[str]:
     return [heading.title for heading in outline(text.split("\n")).headings if heading.level]
 
 
-def code_lines(lines: Sequence[str]) -> set[int]:
-    """Return the lines (from 0) that are code: in a fence, or indented where no paragraph or list goes on."""
-    found = {at for first, last in outline(lines).fences for at in range(first, last + 1)}
-    is_list, is_open = False, True
-    for at, line in enumerate(lines):
-        if not line.strip() or at in found:
-            is_open = True
-        elif line.startswith(("    ", "\t")):
-            if is_open and not is_list:
-                found.add(at)
-            else:
-                is_open = False
-        else:
-            is_list = _BULLET.match(line) is not None or (is_list and line[0].isspace())
-            # Behind a heading begins a new block, as behind a blank line.
-            is_open = line.startswith("#")
-    return found
-
-
 def without_code(line: str) -> str:
     """Return a line with an x for each code within it."""
     if "`" in line:
         line = re.sub(_CODE_SPAN, "x", line)
     return re.sub(_CODE_ELEMENT, "x", line) if "</" in line else line
-
-
-class Trail:
-    """Keeps the headings in force, for lines in ascending order."""
-
-    def __init__(self, headings: tuple[Heading, ...]) -> None:
-        self._headings = headings
-        self._next = 0
-        self._open: list[Heading] = []
-
-    def at(self, line: int) -> str:
-        """Return the trail at `line` (from 0), a heading on the line itself included: `A > B`."""
-        while self._next < len(self._headings) and self._headings[self._next].line <= line:
-            heading = self._headings[self._next]
-            self._next += 1
-            while self._open and self._open[-1].level >= heading.level:
-                self._open.pop()
-            self._open.append(heading)
-        titles = [heading.title for heading in self._open if heading.title]
-        # A note whose front matter has the title usually repeats it as its first heading.
-        if len(titles) > 1 and titles[0] == titles[1]:
-            del titles[0]
-        return " > ".join(titles)
 
 
 def front_matter_end(lines: Sequence[str]) -> int:

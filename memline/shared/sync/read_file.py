@@ -19,7 +19,7 @@ from memline.shared.sources import outcomes
 from memline.shared.sources.about import about
 from memline.shared.sources.chunking import split
 from memline.shared.sources.discover import is_link_of
-from memline.shared.sources.markdown import front_matter_end
+from memline.shared.sources.markdown import outline
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
 from memline.shared.sources.reading import Reading, read_file
 from memline.shared.sync.plan import chunking_digest
@@ -79,11 +79,12 @@ class FileReader:
         if _is_known(row, entry) and not force:
             return replace(row, chunks=None)
         lines = reading.text.split("\n")
-        said = about(lines, front_matter_end(lines))
+        shape = outline(lines)
+        said = about(lines, shape)
         limits = {"max_tokens": self._chunking.tokens, "overlap_tokens": self._chunking.overlap}
         return replace(
             row,
-            chunks=tuple(split(reading.text, **limits)),
+            chunks=tuple(split(lines, shape, **limits)),
             names="\n".join(said.names),
             tags="\n".join(said.tags),
             links=said.links,

@@ -50,15 +50,7 @@ def notes(writer):
         ("/boats/plan.md", "boats/plan.md"),
         ("rollout", "boats/plan.md"),
         ("the heading", "boats/plan.md"),
-        ("a/b", "pages/a___b.md"),
-        ("What: a/b?", "pages/What%3A a___b%3F.md"),
-        ("What%3A a/b%3F", ""),
         ("50%20off", "50%20off.md"),
-        ("Feb 10th, 2026", "journals/2026_02_10.md"),
-        ("Tuesday, 10 February 2026", "journals/2026_02_10.md"),
-        ("Feb 11th, 2026", "pages/Feb 11th, 2026.md"),
-        ("Feb 12th, 2026", ""),
-        ("Feb 10th, 2026 in Rome", ""),
         ("elsewhere/50%20off", "50%20off.md"),
         ("old/place/plan.md", "boats/plan.md"),
         ("old/place/plan", "boats/plan.md"),
@@ -74,12 +66,7 @@ def notes(writer):
 )
 def test_a_link_leads_to_the_note_that_its_path_name_or_alias_means(notes, target, meant):
     notes.add("boats/plan.md", names="rollout", text="# The Heading")
-    notes.add("pages/a___b.md")
-    notes.add("pages/What%3A a___b%3F.md")
     notes.add("50%20off.md")
-    notes.add("journals/2026_02_10.md")
-    notes.add("journals/2026_02_11.md")
-    notes.add("pages/Feb 11th, 2026.md")
     notes.add("boats/twin.md")
     notes.add("far/away/twin.md")
 
@@ -119,18 +106,6 @@ def test_a_note_says_what_it_links_to_and_what_links_to_it(notes):
     assert second.title == "Title of b"
     assert notes.of("b.md") == (["a.md"], ["a.md"])
     assert notes.of("no.md") == ([], [])
-
-
-def test_a_page_of_logseq_has_its_name_and_what_links_to_it_whatever_its_file_is_called(notes):
-    notes.add("pages/What%3F.md", "Feb 10th, 2026")
-    notes.add("journals/2026_02_10.md", "What?", "a/b")
-    notes.add("pages/a___b.md")
-
-    (page, below), back = linked(notes.writer.connection, "journals/2026_02_10.md", private=True)
-
-    assert [page.title, below.title, back[0].path] == ["What?", "a/b", "pages/What%3F.md"]
-    assert notes.of("pages/What%3F.md") == (["journals/2026_02_10.md"], ["journals/2026_02_10.md"])
-    assert check(notes.writer.connection, private=True) == ([], [])
 
 
 def test_a_link_waits_for_its_note_and_goes_with_its_own(notes):

@@ -8,12 +8,13 @@ from memline.shared.config.schema import Query
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.protocol import LateVector
 from memline.shared.index import identities, token_rows
-from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
+from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.service import retrieve
 from memline.shared.sources.chunking import split
+from memline.shared.sources.markdown import outline
 from tests.support.clock import ManualClock
 from tests.support.fake_embedder import FakeEmbedder
 from tests.support.index_rows import retarget
@@ -34,12 +35,8 @@ class Notes:
 
     def add(self, path, text, *, source="memory", mtime=0, tags="", names="", day=""):
         self.clock.advance(1)
-        chunks = tuple(
-            Chunk(
-                start_line=chunk.start_line, end_line=chunk.end_line, text=chunk.text, heading=chunk.heading
-            )
-            for chunk in split(text, max_tokens=400, overlap_tokens=80)
-        )
+        lines = text.split("\n")
+        chunks = tuple(split(lines, outline(lines), max_tokens=400, overlap_tokens=80))
         self.writer.store_file(
             FileRow(
                 path=path,

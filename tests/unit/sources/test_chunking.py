@@ -9,11 +9,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memline.shared.sources.chunking import split
+from memline.shared.sources.markdown import outline
 from memline.shared.sources.tokens import weighted_length
 
 
 def cut(text, tokens=400, overlap=80):
-    return split(text, max_tokens=tokens, overlap_tokens=overlap)
+    lines = text.split("\n")
+    return split(lines, outline(lines), max_tokens=tokens, overlap_tokens=overlap)
 
 
 def filler(name, chars):

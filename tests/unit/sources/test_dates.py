@@ -80,18 +80,12 @@ def test_words_of_a_sentence_are_not_days(text):
         ("daily/2026/02/10.md", date(2026, 2, 10)),
         ("2026/02-Feb/10.md", date(2026, 2, 10)),
         ("daily/2026/2026-02/10.markdown", date(2026, 2, 10)),
-        ("journals/Feb 10th, 2026.md", date(2026, 2, 10)),
-        ("daily/Tuesday, February 10th 2026.md", date(2026, 2, 10)),
-        ("10 February 2026 standup.md", date(2026, 2, 10)),
         ("daily/2026/02/31.md", None),
         ("daily/2026/02/10 ideas.md", None),
         ("v2026/02/10.md", None),
         # Which is the month?
         ("daily/10-02-2026.md", None),
         ("February 2026.md", None),
-        ("Top 10 March 2026.md", None),
-        ("31 February 2026.md", None),
-        ("yesterday 2026.md", None),
     ],
 )
 def test_the_day_of_a_note_is_in_its_file_name(path, day):

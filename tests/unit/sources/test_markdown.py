@@ -2,12 +2,11 @@
 
 import pytest
 
-from memline.shared.sources.markdown import Trail, outline
+from memline.shared.sources.markdown import outline
 
 
 def trail_at_the_end(text):
-    lines = text.split("\n")
-    return Trail(outline(lines).headings).at(len(lines) - 1)
+    return (["", *outline(text.split("\n")).trails()[1]])[-1]
 
 
 @pytest.mark.parametrize(
@@ -61,9 +60,7 @@ def test_the_trail_names_the_headings_in_force(text, trail):
 
 
 def test_a_heading_is_in_force_on_its_own_line():
-    trail = Trail(outline(["intro", "# A", "x", "## B"]).headings)
-
-    assert [trail.at(line) for line in range(4)] == ["", "A", "A", "A > B"]
+    assert outline(["intro", "# A", "x", "## B"]).trails() == ([1, 3], ["A", "A > B"])
 
 
 def test_an_endless_title_is_shortened():
