@@ -88,7 +88,9 @@ PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "without headings and paths in chunks": partial(
         _changed, (matches, "_WEIGHTS", {matches.CHUNKS: "1.0, 0.0, 0.0, 1.0", matches.NAMES: "1.0, 1.0"})
     ),
-    "without the lift of a name or title": partial(_changed, (lifts, "WHOLE", 0.0), (lifts, "PART", 0.0)),
+    "without the lift of a name or title": partial(
+        _changed, (lifts, "NAMED", 0.0), (lifts, "HALF_NAMED", 0.0)
+    ),
     "without what stands together": partial(_changed, (scorer, "NEAR", 0.0)),
     "without the question as a phrase": partial(_changed, (question, "PHRASE_WORDS", range(0))),
     "without what a list says of a note": partial(_changed, (scorer, "LISTS", 0)),

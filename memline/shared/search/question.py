@@ -18,7 +18,7 @@ from msgspec import Struct
 from memline.shared.note_names import without_ending
 from memline.shared.sources.about import asked_tags
 from memline.shared.sources.dates import Days, days_in, start_with_fillers
-from memline.shared.sources.folding import fold, name_key
+from memline.shared.sources.folding import fold
 from memline.shared.sources.tokens import dense_run, emoji_run, grams, has_dense
 from memline.shared.words import is_question, language_of, light_words, stop_words_of, words_of_days
 
@@ -29,8 +29,8 @@ MAX_CHARS, MAX_TERMS = 4_000, 64
 #: Words of a question that is also searched as one phrase: fewer stand together by chance.
 PHRASE_WORDS = range(3, 9)
 
-#: Words among which titles are looked for, and words of the longest title.
-RUN_WORDS, TITLE_WORDS = 24, 6
+#: Words and characters of the longest question that is looked for as a name.
+NAME_WORDS, NAME_CHARS = 12, 200
 
 _QUOTED = re.compile('"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」')
 #: Ids, versions, dates, paths, names of code: pieces joined by one of these marks.
@@ -39,12 +39,11 @@ _COMPOUND = re.compile(r"(?:(?<![./~@-])[./~@-]++|(?<!\w))\w++(?:[-./:@#+\\]++\w
 #: Combining marks are part of a word: FTS5 made of it what it made of the text.
 _WORD = re.compile(r"[\w\u0300-\u036f\u0900-\u0dff\u200c\u200d]+")
 _PIECE = re.compile(r"[^\W_]+")
-_RUN = r"\d+|[^\W\d_]+"
+#: Marks that join words to a name of code, a path, an address.
+_JOINED = r"[.:@#+\\]\w|/.*/"
 _VERSION = r"(?i)(v?)\d+\.\d"
 #: `2-factor` is a number with what it counts, `90s` and `10am` are quantities: none of them is an id.
 _COUNTED, _QUANTITY = r"\d{1,2}(?:-[^\W\d_]{3,})+", r"\d{1,4}|\d+[a-z]{1,3}"
-_CAMEL_CASE = "[a-z]{2,}[A-Z]+[a-z]"
-_AROUND = " \"'?!.,:;()`"
 
 Kind = Literal["word", "id", "day", "phrase", "part"]
 
@@ -73,10 +72,6 @@ class Question(Struct, frozen=True, kw_only=True):
     terms: tuple[Term, ...]
     #: All of it without the marks around it, where it may be a name.
     whole: str = ""
-    #: Parts that may be the path or the name of a file.
-    paths: tuple[str, ...] = ()
-    #: Words in a row that may be a title: as names are compared -> as typed.
-    runs: dict[str, str] = {}
     days: tuple[Days, ...] = ()
     #: Whether nothing but days is asked for.
     is_day_alone: bool = False
@@ -108,13 +103,10 @@ def analyse(raw: str, today: date | None = None) -> Question:
     whole = text.strip(" \"'?!.")
     if len(_WORD.findall(whole)) in PHRASE_WORDS and '"' not in text and not (tags or days):
         terms.add(whole, quoted(whole), kind="phrase")
-    paths = (match[0] for match in _COMPOUND.finditer(text))
     return Question(
         text=original,
         terms=tuple(terms.of.values())[:MAX_TERMS],
-        whole=whole if len(whole.split()) <= 2 * TITLE_WORDS and len(whole) <= 200 else "",
-        paths=tuple(dict.fromkeys(each for each in paths if "/" in each or len(each) > 3))[:8],
-        runs=_runs(whole.split()[:RUN_WORDS]) if len(whole) <= 1_000 else {},
+        whole=whole if len(whole.split()) <= NAME_WORDS and len(whole) <= NAME_CHARS else "",
         days=days,
         is_day_alone=is_day_alone,
         tags=tags,
@@ -176,26 +168,21 @@ class _Terms:
         if not pieces or re.fullmatch(_COUNTED, typed):
             return typed
         is_of_words = all(map(str.isalpha, pieces)) and "_" not in typed
-        joined = quoted("".join(pieces))
-        if is_of_words and len(pieces[0]) == 1 and "-" in typed and len(pieces) == 2:
-            self._add_phrase(typed, pieces, joined)
-            return " "
         # `high-speed` and `and/or` are two words: as a phrase on top of them they lost 0.01 on abstracts.
-        # `Ph.D` and `1/2` are no ids either.
-        is_dotted = "." in typed.strip(".") and len(typed) >= 6 and max(map(len, pieces)) >= 3
-        is_long = len(pieces) > 2 and typed.count("-") < len(pieces) - 1
-        is_id = "@" in typed or (is_dotted or is_long if is_of_words else len(typed) >= 4)
-        if is_id or not is_of_words:
-            looks = [joined] if 1 < len(pieces) < 4 else []
+        is_id = len(typed) >= 6 and re.search(_JOINED, typed) if is_of_words else len(typed) >= 4
+        # `e-mail` is also `email`.
+        is_initial = is_of_words and len(pieces[0]) == 1
+        if is_id or is_initial or not is_of_words:
+            looks = [quoted("".join(pieces))] if 1 < len(pieces) < 4 else []
             if version := re.match(_VERSION, typed):
                 first = pieces[0][1:] if version[1] else f"v{pieces[0]}"
                 looks.append(quoted(" ".join([first, *pieces[1:]])))
             self._add_phrase(typed, pieces, *looks, kind="id" if is_id else "part")
         # The parts of `src/app.py` are words as well; those of `v1.5.2` are noise, and so is the `md` that
         # every note ends with.
-        return without_ending(typed) if is_of_words else " "
+        return without_ending(typed) if is_of_words and not is_initial else " "
 
-    def _add_phrase(self, typed: str, pieces: list[str], *looks: str, kind: Kind = "part") -> None:
+    def _add_phrase(self, typed: str, pieces: list[str], *looks: str, kind: Kind) -> None:
         parts = [quoted(piece) for piece in dict.fromkeys(pieces) if len(piece) > 1]
         match = any_of((quoted(" ".join(pieces)), *looks))
         self.add(typed.lower(), match, *parts[: 8 * (len(pieces) > 1)], kind=kind, typed=typed)
@@ -247,17 +234,7 @@ class _Terms:
 
 def _looks(word: str) -> tuple[str, ...]:
     """List other looks of a word: letters and figures that join and part, and an initial with its hyphen."""
-    if 1 < len(runs := re.findall(_RUN, word)) < 5:
-        return (quoted(" ".join(runs)),)
-    return (quoted(f"{word[0]} {word[1:]}"),) if word[0] in "etx" and word.isalpha() and len(word) > 4 else ()
-
-
-def _runs(words: list[str]) -> dict[str, str]:
-    """List runs of two words or more, and names of code; another word rather says something of a page."""
-    bare = [stripped for word in words if (stripped := word.strip(_AROUND))]
-    keys, runs = list(map(name_key, bare)), dict[str, str]()
-    for at, word in enumerate(bare):
-        for end in range(at + 1, min(len(bare), at + TITLE_WORDS) + 1):
-            if end > at + 1 or re.match(_CAMEL_CASE, word):
-                runs["-".join(filter(None, keys[at:end]))] = " ".join(bare[at:end])
-    return runs
+    runs = re.findall(r"\d+|[^\W\d_]+", word)
+    if word.isalpha() and len(word) > 4 and word[0] in "etx":
+        runs = [word[0], word[1:]]
+    return (quoted(" ".join(runs)),) if 1 < len(runs) < 5 else ()
