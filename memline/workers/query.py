@@ -18,27 +18,27 @@ from memline.shared.queue.messages import RunQuery
 from memline.shared.queue.replies import Replies
 from memline.shared.search.request import SearchRequest, search_request
 from memline.shared.search.results import Answer
-from memline.shared.sync.plan import Plan, make_plan, read_index_state
+from memline.shared.sync.plan import make_plan, read_index_state
 from memline.shared.sync.staleness import DiskState, Staleness
 from memline.workers.context import Context, current
 
-#: Seconds that a question waits for files that changed, of a fleet without a `watch`; the rest is `stale`.
-CATCH_UP_S, CATCH_UP_EVERY_S = 1.5, 0.05
-
-#: Files that it has read at a time.
+#: Files that changed which a question has read, in a fleet without a `watch`.
 MOST_FILES = 200
+
+#: Seconds between two times that it does so: a file is read soon, and asked for at once by many.
+READ_EVERY_S = 1.0
 
 
 @actor(RunQuery)
 def run_query(message: RunQuery) -> None:
     """Answer one question into its reply box.
 
-    Safe twice and late: it only reads, an answer after the deadline is not computed, and a box without a
-    waiting caller takes nothing. Not retried: the caller has searched the index directly by then.
+    Safe twice and late: it only reads, an answer after the deadline is not computed, and one that is not read
+    is soon gone. Not retried: the caller has searched the index directly by then.
     """
     context = current()
     replies = context.keep("replies", lambda: Replies(context.settings.queue))
-    if not replies.begin(message.reply_to):
+    if context.clock.now() > message.until:
         return
     try:
         request = search_request(message.query, **message.options)
@@ -70,6 +70,7 @@ class _Memory:
             clock=context.clock,
         )
         self._staleness = Staleness(self._look)
+        self._read_at = 0.0
 
     def ask(self, request: SearchRequest) -> Answer:
         """Answer a question."""
@@ -79,25 +80,22 @@ class _Memory:
     def close(self) -> None:
         self._search.close()
 
-    def _plan(self) -> Plan:
-        with reading(self._settings.index_path) as reader:
-            return make_plan(self._settings, self._choice, read_index_state(reader))
-
     def _look(self) -> DiskState:
-        """Look at the files; where no `watch` follows them, have those that changed read, for a moment."""
-        clock = self._clock
-        began_s = clock.monotonic()
-        plan = self._plan()
-        look_s = clock.monotonic() - began_s
-        changed = plan.changes.to_read()
-        if changed and self._settings.memory.sync.on_search and not has_follower(self._settings.index_path):
-            name = self._settings.index_path.name
-            enqueue_files(self._settings.agent, sorted(changed)[:MOST_FILES], index=name)
-            until = clock.monotonic() + CATCH_UP_S
-            while plan.changes.count and clock.monotonic() < until:
-                clock.sleep(CATCH_UP_EVERY_S)
-                plan = self._plan()
-        removed = len(plan.changes.removed)
+        """Look at the files.
+
+        Where no `watch` follows them, those that changed are read for the next question.
+        """
+        settings, began_s = self._settings, self._clock.monotonic()
+        with reading(settings.index_path) as reader:
+            plan = make_plan(settings, self._choice, read_index_state(reader))
+        changed = sorted(plan.changes.to_read())
+        may_read = settings.memory.sync.on_search and not has_follower(settings.index_path)
+        if changed and may_read and began_s >= self._read_at:
+            self._read_at = began_s + READ_EVERY_S
+            enqueue_files(settings.agent, changed[:MOST_FILES], index=settings.index_path.name)
         return DiskState(
-            files_behind=plan.changes.count, removed=removed, look_s=look_s, emptied=plan.emptied
+            files_behind=plan.changes.count,
+            removed=len(plan.changes.removed),
+            look_s=self._clock.monotonic() - began_s,
+            emptied=plan.emptied,
         )

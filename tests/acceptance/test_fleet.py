@@ -20,13 +20,10 @@ LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (DEBUG|INFO|WARNING|E
 _ASK = """
 import time
 from memline.shared.config.load import Options, load
-from memline.shared.queue import replies
 from memline.shared.queue.replies import QueryClient
 from memline.shared.search.request import SearchRequest
 
 url = load(Options()).queue
-# On a loaded machine a worker may take a question later, and it is asked here without another way out.
-replies.TAKEN_S = 120
 client = QueryClient(url)
 for number in range(25):
     answer = client.ask("main", SearchRequest(query="word7x1x7", min_score=1), timeout_s=120)

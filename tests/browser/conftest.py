@@ -16,7 +16,7 @@ from playwright.sync_api import BrowserContext, Page, sync_playwright
 from memline.producers.runs.index_run import bring_up_to_date
 from memline.shared.config.load import Options, load
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue.heartbeat import WorkerInfo
+from memline.shared.queue.fleet import WorkerInfo
 from tests.support.http_api import serving
 from tests.support.index_rows import MODEL_A, add_batch, cancel_backfill, make_job, retarget
 from tests.support.redis_server import RedisServer

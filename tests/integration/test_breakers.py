@@ -9,6 +9,8 @@ from msgspec.structs import replace
 from memline.producers.runs.in_process import InProcessWorkers
 from memline.producers.runs.prepare import prepare
 from memline.shared.finding import PROBLEM
+from memline.shared.queue.broker import send
+from memline.shared.queue.messages import Sweep
 from memline.shared.scheduling import health, limits
 from tests.support.embedding_server import VoyageServer
 from tests.support.process import end, running_memline
@@ -51,7 +53,7 @@ def working(place):
     """The workers of `memline up`, without its watcher."""
     prepare(place.agent, is_asked=False)
     with InProcessWorkers(place.settings, long_lived=True) as process:
-        process.wake("main")
+        send(Sweep(agent="main"))
         yield process
 
 
@@ -133,9 +135,9 @@ def test_resume_by_hand_does_not_wait_for_the_cool_down(place, server):
     server.control({"fault": ""})
     place.end_cooldowns()
 
-    with working(place) as process:
+    with working(place):
         shown = place.run("queue", "resume", "--json").json
-        process.wake("main")
+        send(Sweep(agent="main"))
         until(lambda: ready(place) == TEXTS, "all vectors")
 
     assert shown[0]["breakers"][0]["state"] == "closed"

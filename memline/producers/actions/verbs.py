@@ -22,14 +22,17 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import BadRequest, QueueError
 from memline.shared.findings.facts import Facts
-from memline.shared.findings.fleet import fleet_summary
 from memline.shared.findings.work import RESUME
 from memline.shared.index import batches, driver, jobs
 from memline.shared.index.batches import Batch
 from memline.shared.index.jobs import Job
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import dead_letters
-from memline.shared.queue.fleet_workers import Fleet, wake
+from memline.shared.queue.broker import send
+from memline.shared.queue.fleet import fleet_at
+from memline.shared.queue.fleet_workers import wake
+from memline.shared.queue.messages import Sweep
+from memline.shared.queue.redis_broker import on_redis
 from memline.shared.scheduling import health
 from memline.shared.sync.plan import plan_of
 from memline.shared.words import counted
@@ -126,29 +129,28 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
 
 def _reindex(asker: Asker, settings: AgentSettings, *, force: bool) -> dict[str, Any]:
     url, what = asker.queue_url, "all files" if force else ""
-    with Fleet(url) as fleet:
-        plan = plan_of(settings)
-        files = plan.files(force=force)
-        with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, _):
-            taken_up = jobs.take_up(connection)
-            # The same reindex is one job, unless a file was saved since it was asked for.
-            new = plan.outside_jobs(files, jobs.waiting_files(connection))
-            equal = (each for each in jobs.open_jobs(connection) if not new and _is_equal(each, force))
-            if is_under_way := (job := next(equal, None)) is not None:
-                files = jobs.files_of(connection, job.id)
-            else:
-                by, now_ns = jobs.asker(), SystemClock().now_ns()
-                options: dict[str, Any] = {"what": what, "files": files, "force": force}
-                job = jobs.create(connection, jobs.REINDEX, by=by, now_ns=now_ns, **options)
-        fleet.wake(settings.agent)
-    summary = fleet_summary(url, [settings])
+    on_redis(url)
+    plan = plan_of(settings)
+    files = plan.files(force=force)
+    with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, _):
+        taken_up = jobs.take_up(connection)
+        # The same reindex is one job, unless a file was saved since it was asked for.
+        new = plan.outside_jobs(files, jobs.waiting_files(connection))
+        equal = (each for each in jobs.open_jobs(connection) if not new and _is_equal(each, force))
+        if is_under_way := (job := next(equal, None)) is not None:
+            files = jobs.files_of(connection, job.id)
+        else:
+            by, now_ns = jobs.asker(), SystemClock().now_ns()
+            options: dict[str, Any] = {"what": what, "files": files, "force": force}
+            job = jobs.create(connection, jobs.REINDEX, by=by, now_ns=now_ns, **options)
+    send(Sweep(agent=settings.agent))
     return {
         "agentId": settings.agent,
         "id": job.token,
         "files": len(files),
         "underWay": is_under_way,
         "takenUp": taken_up,
-        "missing": list(summary.missing) if summary else [],
+        "missing": list(fleet_at(url).missing([settings])),
     }
 
 

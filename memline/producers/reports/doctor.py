@@ -14,9 +14,9 @@ from memline.shared.errors import IndexFault
 from memline.shared.finding import OK, Finding, problem
 from memline.shared.findings.check import of_agent
 from memline.shared.findings.common import check_common
-from memline.shared.findings.fleet import fleet_summary
 from memline.shared.index import driver
 from memline.shared.packages import lack
+from memline.shared.queue.fleet import fleet_at
 from memline.shared.words import counted
 
 
@@ -39,9 +39,9 @@ def examine_common(
         if not driver.load_vec(connection):
             yield _ok(f"sqlite-vec {connection.execute('SELECT vec_version()').fetchone()[0]}")
     yield from check_common(settings, agents, warnings)
-    fleet = fleet_summary(settings.queue, agents)
-    if fleet is not None and fleet.error is None and not fleet.missing:
-        workers = counted(fleet.workers, "worker")
+    fleet = fleet_at(settings.queue) if settings.queue else None
+    if fleet is not None and fleet.error is None and not fleet.missing(agents):
+        workers = counted(len(fleet.workers), "worker")
         yield _ok(f"queue: {workers} in Redis, every queue that needs one is served")
 
 

@@ -28,8 +28,8 @@ def fleet_state(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str
     """Report the fleet in the JSON contract of `memline queue`. Raises QueueErrors."""
     queue_url(settings)
     now = state(settings, agents)
-    if now.redis_error is not None:
-        raise now.redis_error
+    if now.fleet is not None and now.fleet.error is not None and not now.fleet.queues:
+        raise now.fleet.error
     return to_json(now)
 
 
@@ -57,7 +57,7 @@ def to_json(now: State) -> dict[str, Any]:
         "workers": [each.to_json() for each in now.fleet.workers] if now.fleet else [],
         "providers": [account for each in agents for account in each.providers],
         "spending": now.spending,
-        "redis": {"usedMemoryBytes": now.fleet.used_memory if now.fleet else None},
+        "redis": {"usedMemoryBytes": now.fleet.used_memory or None if now.fleet else None},
     }
 
 

@@ -28,6 +28,7 @@ from memline.shared.figures import counters
 from memline.shared.index import jobs
 from memline.shared.index.accounts import AccountFile
 from memline.shared.logs import Log
+from memline.shared.queue.fleet import Fleet
 from memline.shared.queue.routes import needed_roles
 
 #: Name without the prefix -> what it is. A name that ends in `_total` is a counter, the others are gauges.
@@ -72,13 +73,14 @@ class FleetCollector(Collector):
         self._families[name].add_metric(list(labels.values()), value)
 
     def _add_state(self, state: State) -> None:
-        if state.fleet is not None or state.redis_error is not None:
-            self._add("redis_up", int(state.fleet is not None))
-        for queue in state.fleet.queues if state.fleet else ():
+        fleet = state.fleet or Fleet()
+        if state.fleet is not None:
+            self._add("redis_up", int(bool(fleet.queues)))
+        for queue in fleet.queues:
             for name in ("waiting", "in_flight", "delayed", "dead"):
                 self._add("queue_messages", getattr(queue, name), queue=queue.name, state=name)
             self._add("queue_oldest_seconds", queue.oldest_s, queue=queue.name)
-            serving = sum(queue.name in each.queues for each in state.fleet.workers)
+            serving = sum(queue.name in each.queues for each in fleet.workers)
             self._add("workers", serving, role=queue.name)
             self._add("worker_expected", int(queue.needs_worker(self._expected)), role=queue.name)
         for each in state.spending["models"]:

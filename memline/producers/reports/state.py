@@ -20,16 +20,16 @@ from memline.shared.config.agents import Settings
 from memline.shared.config.config_file import changed_ns
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.errors import IndexFault, MemlineError, QueueError
+from memline.shared.errors import IndexFault, MemlineError
 from memline.shared.finding import Finding, by_urgency, problem
 from memline.shared.findings.check import check
 from memline.shared.findings.common import check_common
 from memline.shared.findings.facts import Facts, Stop, sending
-from memline.shared.findings.fleet import fleet_at
 from memline.shared.index import chunks, driver, identities, jobs, ledger, vectors
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.hold import holders
 from memline.shared.index.identities import IdentityRow
+from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.scheduling import leases
 from memline.shared.scheduling.budget import spent
 from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
@@ -93,10 +93,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     spending: dict[str, Any]
     #: The processes of the home that have no heartbeat.
     processes: tuple[dict[str, Any], ...]
-    #: Queues and workers (`shared.queue.depth.Fleet`); None without a queue, or where Redis does not answer.
-    fleet: Any = None
-    #: Why Redis does not answer.
-    redis_error: QueueError | None = None
+    #: Queues and workers; None without a fleet.
+    fleet: Fleet | None = None
 
 
 def state(
@@ -112,17 +110,13 @@ def state(
     agents.
     """
     read = tuple(agent_state(settings, each, deep=deep, met=met) for each in agents)
-    fleet, redis_error = fleet_at(settings.queue) if settings.queue else None, None
-    if isinstance(fleet, QueueError):
-        fleet, redis_error = None, fleet
     return State(
         at=time.time(),
         agents=read,
         findings=by_urgency(check_common(settings, agents), *(each.findings for each in read)),
         spending=spending(settings),
         processes=processes(settings, agents),
-        fleet=fleet,
-        redis_error=redis_error,
+        fleet=fleet_at(settings.queue) if settings.queue else None,
     )
 
 

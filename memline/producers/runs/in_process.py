@@ -11,8 +11,6 @@ import ctypes
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Protocol
 
 import dramatiq
 
@@ -22,10 +20,9 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.index.rows import FileRow
 from memline.shared.queue import broker as queue_broker
-from memline.shared.queue.broker import send
 from memline.shared.queue.feed import FileFeeder
+from memline.shared.queue.fleet_workers import FleetWorkers
 from memline.shared.queue.in_flight import InFlightRequests
-from memline.shared.queue.messages import Sweep
 from memline.shared.queue.routes import QUEUES, uses_batches
 from memline.workers import context, lifecycle
 
@@ -125,10 +122,6 @@ class InProcessWorkers:
         with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):
             self._broker.join("store", timeout=STOP_TIMEOUT_MS, fail_fast=False)
 
-    def wake(self, agent: str) -> None:
-        """Open the agent's index in the store worker and send the texts that wait there already."""
-        send(Sweep(agent=agent))
-
     def check(self, *, wants_vectors: bool = True) -> str:
         """Raise the last error that ended an actor, if any: a command that waits ends with it."""
         if (fault := queue_broker.last_error()) is not None:
@@ -151,30 +144,11 @@ def _share_one_heap() -> None:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
-class IndexWorkers(Protocol):
-    """What a run of `index` asks of the workers: `Fleet` or `InProcessWorkers`."""
-
-    def __enter__(self) -> IndexWorkers: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object, /) -> None: ...
-
-    def wake(self, agent: str) -> None:
-        """Let the store worker take up what waits in the rows."""
-        ...
-
-    def check(self, *, wants_vectors: bool) -> str:
-        """Raise why the work cannot go on; else say which role is missing, empty while none is."""
-        ...
-
-
-def workers_of(settings: Settings, index: Path, *, clock: Clock) -> IndexWorkers:
-    """Return the workers of a run for this index: those of the fleet, else threads of this process."""
-    if not settings.queue:
-        return InProcessWorkers(settings, clock=clock)
-    # redis takes 45 ms to import, which one process never needs.
-    from memline.shared.queue.fleet_workers import Fleet
-
-    return Fleet(settings.queue, index)
+def workers_of(settings: Settings, agent: AgentSettings, *, clock: Clock) -> InProcessWorkers | FleetWorkers:
+    """Return the workers of a run for an agent: those of the fleet, else threads of this process."""
+    if settings.queue:
+        return FleetWorkers(settings.queue, agent)
+    return InProcessWorkers(settings, clock=clock)
 
 
 def feeder_of(agent: AgentSettings, files: Iterable[tuple[str, int]], *, scanned_ns: int) -> FileFeeder:

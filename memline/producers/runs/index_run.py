@@ -186,12 +186,15 @@ class IndexRun:
         """
         # Imported only when there is work: the actors and dramatiq cost 75 ms of CPU.
         from memline.producers.runs.in_process import feeder_of, workers_of
+        from memline.shared.queue.broker import send
+        from memline.shared.queue.messages import Sweep
 
-        with workers_of(self._settings, self._agent.index_path, clock=self._clock) as workers:
+        with workers_of(self._settings, self._agent, clock=self._clock) as workers:
             # Not before: the workers of another run in this process may have had to end first.
             self._unchanged_since = moved_at = time.monotonic()
             progress = RunProgress(files=-1)
-            workers.wake(self._agent.agent)
+            # The store worker takes up what waits in the rows.
+            send(Sweep(agent=self._agent.agent))
             feeder = feeder_of(self._agent, files, scanned_ns=self._started_ns)
             while True:
                 began, before = time.monotonic(), progress

@@ -190,10 +190,11 @@ def jobs(view: View) -> Data:
 def queue(view: View) -> Data:
     """Show the queues, the workers and the dead letters by their error."""
     state, url = view.state.read(), view.tools.settings.queue
-    found = dead_letters.by_error(dead_letters.listed(url)) if state.fleet else {}
+    error = state.fleet.error if state.fleet and not state.fleet.queues else None
+    found = {} if error or not url else dead_letters.by_error(dead_letters.listed(url))
     return {
         "report": fleet_state.to_json(state),
-        "error": state.redis_error.message if state.redis_error else "",
+        "error": error.message if error else "",
         "dead": [(error, len(letters), letters[:MESSAGES]) for error, letters in found.items()],
         "has_queue": bool(url),
         "command": command("queue"),

@@ -10,10 +10,10 @@ from memline.shared.config.agents import Settings
 from memline.shared.config.config_file import changed_ns
 from memline.shared.config.schema import AgentSettings
 from memline.shared.finding import NOTE, WARNING, Finding, by_urgency, note, of_error, warning
-from memline.shared.findings.fleet import FleetSummary, fleet_summary
 from memline.shared.index import driver
 from memline.shared.index.hold import Holder, has_follower, holders
 from memline.shared.packages import install_command, lack_at_a_glance, remedy
+from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.words import counted
 
 
@@ -25,7 +25,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
     #: Those of loading the configuration.
     warnings: Sequence[str]
     #: None without a fleet.
-    fleet: FleetSummary | None
+    fleet: Fleet | None
     #: The processes that dispatch the indexes or follow their files, and those that were killed.
     processes: list[Holder]
 
@@ -39,7 +39,7 @@ def check_common(
         settings=settings,
         agents=agents,
         warnings=warnings,
-        fleet=fleet_summary(settings.queue, agents),
+        fleet=fleet_at(settings.queue) if settings.queue else None,
         processes=[*processes.values()],
     )
     return by_urgency(*(check(facts) for check in CHECKS))
@@ -54,7 +54,7 @@ def redis_unusable(facts: Common) -> Iterator[Finding]:
 
 def role_missing(facts: Common) -> Iterator[Finding]:
     """A queue has work, and no worker takes it."""
-    if missing := facts.fleet.missing if facts.fleet else ():
+    if missing := facts.fleet.missing(facts.agents) if facts.fleet else ():
         queues = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
         what = f"queue: no worker takes messages from {queues}"
         yield warning("role_missing", what, f"memline worker {' '.join(missing)}", missing[0])
@@ -74,8 +74,11 @@ def old_settings(facts: Common) -> Iterator[Finding]:
         if process.is_alive and changed_ns(file) > 1e9 * process.started:
             name = f"memline {process.kind} (process {process.pid})"
             yield of_old_settings(name, str(file), f"memline {process.kind}")
-    for worker in facts.fleet.old_workers if facts.fleet else ():
-        yield of_old_settings(*worker)
+    for worker in facts.fleet.workers if facts.fleet else ():
+        if worker.newer_file:
+            command = f"memline worker {' '.join(worker.queues)}"
+            name = f"{command} on {worker.host} (process {worker.pid})"
+            yield of_old_settings(name, worker.newer_file, command)
 
 
 def of_old_settings(process: str, file: str, command: str = "") -> Finding:

@@ -16,7 +16,6 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.errors import IndexFault
 from memline.shared.finding import PROBLEM, Finding, problem, warning
-from memline.shared.findings.fleet import FleetSummary, fleet_summary
 from memline.shared.index import batches, driver, hold, identities, jobs, ledger, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.batches import Batch
@@ -24,6 +23,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
 from memline.shared.index.rows import LedgerEntry
 from memline.shared.index.vectors import Backlog
+from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import Refusal, ceiling_reached
 from memline.shared.scheduling.health import Health
@@ -188,9 +188,14 @@ class Facts:
         return [(text, reason, path or "") for text, reason, path in rows]
 
     @cached_property
-    def fleet(self) -> FleetSummary | None:
-        """The fleet, as far as this agent needs it; None without one."""
-        return fleet_summary(self.queue, [self.settings])
+    def fleet(self) -> Fleet | None:
+        """The fleet; None without one."""
+        return fleet_at(self.queue) if self.queue else None
+
+    @cached_property
+    def missing_roles(self) -> tuple[str, ...]:
+        """The roles that this agent needs and no worker of the fleet has."""
+        return self.fleet.missing([self.settings]) if self.fleet else ()
 
     @cached_property
     def has_follower(self) -> bool:
@@ -201,7 +206,7 @@ class Facts:
     def has_embedder(self) -> bool:
         """Whether a process sends the texts that are pending."""
         if self.fleet is not None:
-            return self.fleet.is_embedding
+            return self.fleet.error is None and not {"store", "embed"} & {*self.missing_roles}
         return hold.holder_of(self.settings.index_path) is not None
 
     @property
@@ -211,8 +216,8 @@ class Facts:
             return self.disk_trouble.action
         if self.fleet is not None and self.fleet.error is not None:
             return self.fleet.error.hint
-        if self.fleet is not None and self.fleet.missing:
-            return f"memline worker {' '.join(self.fleet.missing)}"
+        if self.missing_roles:
+            return f"memline worker {' '.join(self.missing_roles)}"
         return "memline index"
 
 
@@ -282,6 +287,6 @@ def sending(facts: Facts) -> Stop | None:
         return Stop(code="rate_limited", subject=provider, passes=True)
     if facts.fleet is not None and facts.fleet.error is not None:
         return Stop(code="redis_unusable", passes=True)
-    if facts.fleet is not None and not facts.fleet.is_embedding:
+    if facts.fleet is not None and not facts.has_embedder:
         return Stop(code="role_missing", passes=True)
     return None

@@ -29,18 +29,6 @@ _PART = 100
 #: What differs between two errors of a kind: quoted words, paths, hashes, long numbers.
 _OWN_WORDS = re.compile(r"'[^']*'|\"[^\"]*\"|\S*/\S*|\b[0-9a-f]{8,}\b|\d{4,}")
 
-#: Of two operators one is first, and the other finds nothing. ARGV: the id, and the message to put back.
-_REMOVE = """
-if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then return 0 end
-redis.call('HDEL', KEYS[2], ARGV[1])
-redis.call('DEL', KEYS[3])
-if ARGV[2] then
-    redis.call('HSET', KEYS[4], ARGV[1], ARGV[2])
-    redis.call('RPUSH', KEYS[5], ARGV[1])
-end
-return 1
-"""
-
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """A message that no retry helped."""
@@ -114,23 +102,19 @@ def drop(address: QueueAddress, letters: Sequence[DeadLetter]) -> int:
 
 def _remove(address: QueueAddress, letters: Sequence[DeadLetter], *, is_put_back: bool) -> int:
     with closing(redis_client.client(address)) as client:
-        remove = client.register_script(_REMOVE)
-
-        def is_removed(letter: DeadLetter) -> bool:
+        count = 0
+        for letter in letters:
             base = client.key(letter.queue)
-            keys = [f"{base}.XQ", f"{base}.XQ.msgs", client.key(f"error:{letter.id}"), f"{base}.msgs", base]
-            content = [letter.content] if is_put_back else []
-            return bool(remove(keys=keys, args=[letter.id, *content]))
-
-        return sum(map(is_removed, letters))
-
-
-def errors_since(client: FleetClient, queue: str, agent: str, since: float) -> list[str]:
-    """Read the errors of an agent's dead letters of a queue since a moment (seconds since the epoch)."""
-    dead: Any = client.zrangebyscore(
-        f"{client.key(queue)}.XQ", since * 1000, "+inf", start=0, num=_PART, withscores=True
-    )
-    return [each.error for each in _read(client, queue, dead) if each.agent == agent]
+            # One transaction. Of two operators both may put a message back: every actor may run twice.
+            pipe = client.pipeline()
+            pipe.zrem(f"{base}.XQ", letter.id)
+            pipe.hdel(f"{base}.XQ.msgs", letter.id)
+            pipe.delete(client.key(f"error:{letter.id}"))
+            if is_put_back:
+                pipe.hset(f"{base}.msgs", letter.id, letter.content)
+                pipe.rpush(base, letter.id)
+            count += client.execute(pipe)[0]
+        return count
 
 
 def _read_all(client: FleetClient, queue: str) -> Iterator[DeadLetter]:

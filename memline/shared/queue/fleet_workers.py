@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from pathlib import Path
 
 from memline.shared.config.installation import QueueAddress
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
 from memline.shared.index.hold import holder_of
-from memline.shared.queue import redis_client
 from memline.shared.queue.broker import send
-from memline.shared.queue.dead_letters import errors_since
-from memline.shared.queue.heartbeat import live_workers
+from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.queue.messages import Sweep
-from memline.shared.queue.redis_broker import on_redis
-from memline.shared.queue.redis_client import RetryPolicy
-
-#: Seconds between two looks at which workers are alive.
-LOOK_EVERY_S = 2.0
 
 #: Seconds a queue may be without a worker before a command that waits for it gives up: a restart takes less.
 MISSING_S = 30.0
@@ -30,82 +23,69 @@ SAID_S = 3.0
 FIRST_S = 5.0
 
 
-class Fleet:
-    """A fleet on Redis; a context manager with the face of `InProcessWorkers`."""
+class FleetWorkers:
+    """The workers of a fleet; a context manager with the interface of `InProcessWorkers`."""
 
-    def __init__(self, address: QueueAddress, index: Path | None = None) -> None:
-        """`index`: the one whose dispatcher the caller waits for; None where it waits for none."""
+    def __init__(self, address: QueueAddress, agent: AgentSettings) -> None:
+        """`agent`: the one whose index the caller waits for."""
         self._address = address
-        self._index = index
-        self._agent = ""
-        self._looked_at = 0.0
+        self._agent = agent
 
-    def __enter__(self) -> Fleet:
+    def __enter__(self) -> FleetWorkers:
+        """Raise QueueError when Redis cannot be trusted with messages."""
+        # redis takes 45 ms to import, which a run without a fleet never needs.
+        from memline.shared.queue.redis_broker import on_redis
+        from memline.shared.queue.redis_client import RetryPolicy
+
         on_redis(self._address, retry=RetryPolicy(max_wait_s=MISSING_S))
-        self._client = redis_client.client(self._address)
-        #: When this began, by the clock of Redis (seconds since the epoch).
-        self._began_at = redis_client.now(self._client)
-        now = time.monotonic()
-        #: Queue -> when a worker of it was alive last (monotonic seconds).
-        self._served_at = dict.fromkeys(("chunk", "store"), now - MISSING_S + FIRST_S) | {"embed": now}
-        self._dispatched_at = now
+        fleet = fleet_at(self._address)
+        self._began_at, self._dead = time.time(), fleet.dead
+        #: When nothing was missing last (monotonic seconds).
+        self._well_at = time.monotonic()
+        if {"chunk", "store"} & {*fleet.missing([self._agent])}:
+            self._well_at -= MISSING_S - FIRST_S
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._client.close()
-
-    def wake(self, agent: str) -> None:
-        """Let the store worker take up what waits in the rows."""
-        self._agent = agent
-        send(Sweep(agent=agent))
+        """Do nothing: the fleet goes on."""
 
     def check(self, *, wants_vectors: bool) -> str:
-        """Say which role is missing that the caller waits for; empty while a restart may explain it.
+        """Say what the fleet lacks for this run; empty while a restart may explain it.
 
-        `wants_vectors`: whether a worker has to embed. Raises QueueError when the work cannot go on: a queue
-        has had no worker for a while, or a worker failed.
+        `wants_vectors`: whether a worker has to embed. Raises QueueError when the work cannot go on: it has
+        lacked something for a while, or a worker failed.
         """
-        now = time.monotonic()
-        if not wants_vectors:
-            self._served_at["embed"] = now
-        if now - self._looked_at >= LOOK_EVERY_S:
-            self._looked_at = now
-            if (fault := self._fault(now)) is not None:
-                raise fault
-        is_missing = now - self._served_at["embed"] > SAID_S
-        return "no worker takes messages from the queue 'embed'" if is_missing else ""
+        now, fleet = time.monotonic(), fleet_at(self._address)
+        if fleet.dead > self._dead:
+            self._dead = fleet.dead
+            self._raise_failure()
+        fault = self._fault(fleet, wants_vectors)
+        if fault is None:
+            self._well_at = now
+        elif now - self._well_at > MISSING_S:
+            raise fault
+        return fault.message if fault is not None and now - self._well_at > SAID_S else ""
 
-    def _fault(self, now: float) -> QueueError | None:
-        """Note which queues are served; return why the work cannot go on, if it cannot."""
-        try:
-            workers = live_workers(self._client)
-            for queue in self._served_at:
-                if any(queue in each.queues for each in workers):
-                    self._served_at[queue] = now
-            for queue in ("chunk", "store"):
-                for error in errors_since(self._client, queue, self._agent, self._began_at):
-                    words = f"a worker of the queue {queue!r} failed: {error}"
-                    return QueueError(words, hint="memline queue dead")
-            if self._index is None or holder_of(self._index) is not None:
-                self._dispatched_at = now
-            if now - self._dispatched_at > MISSING_S:
-                words = f"no worker of the queue 'store' takes the index of the agent {self._agent!r}"
-                hint = "give the workers the configuration that `memline config check` names"
-                return QueueError(words, hint=hint)
-            if self._missing_s(now) <= MISSING_S:
-                return None
-            # No worker can tell that it is alive when Redis takes no writes: full, or a replica.
-            redis_client.check_writable(self._client)
-        except QueueError as error:
-            # Redis is away: the work goes on when it is back, and so does the waiting, for a while.
-            return error if self._missing_s(now) > MISSING_S else None
-        queue = min(self._served_at, key=self._served_at.__getitem__)
-        words = f"no worker takes messages from the queue {queue!r}"
-        return QueueError(words + (", and vectors wait" * (queue == "embed")), hint=f"memline worker {queue}")
+    def _fault(self, fleet: Fleet, wants_vectors: bool) -> QueueError | None:
+        """Return what keeps the run from going on."""
+        needed = ("chunk", "store", "embed") if wants_vectors else ("chunk", "store")
+        if missing := next((role for role in fleet.missing([self._agent]) if role in needed), None):
+            words = f"no worker takes messages from the queue {missing!r}"
+            return QueueError(words, hint=f"memline worker {missing}")
+        if fleet.error is None and holder_of(self._agent.index_path) is None:
+            words = f"no worker of the queue 'store' takes the index of the agent {self._agent.agent!r}"
+            hint = "give the workers the configuration that `memline config check` names"
+            return QueueError(words, hint=hint)
+        return fleet.error
 
-    def _missing_s(self, now: float) -> float:
-        """Return for how many seconds a queue that is needed has had no worker."""
-        return now - min(self._served_at.values())
+    def _raise_failure(self) -> None:
+        """Raise the error of a message of this run that failed for good, if there is one."""
+        from memline.shared.queue import dead_letters
+
+        for each in dead_letters.listed(self._address, agent=self._agent.agent):
+            if each.age_s <= time.time() - self._began_at:
+                words = f"a worker of the queue {each.queue!r} failed: {each.error}"
+                raise QueueError(words, hint="memline queue dead")
 
 
 def wake(address: QueueAddress, agent: str) -> None:
@@ -114,5 +94,8 @@ def wake(address: QueueAddress, agent: str) -> None:
     So neither a Redis that is away is a fault, nor an empty `address`: the process that runs looks by itself.
     """
     if address:
-        with suppress(QueueError), Fleet(address) as fleet:
-            fleet.wake(agent)
+        from memline.shared.queue.redis_broker import on_redis
+
+        with suppress(QueueError):
+            on_redis(address)
+            send(Sweep(agent=agent))

@@ -25,6 +25,7 @@ from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import redis_client
+from memline.shared.queue.fleet import WorkerInfo
 from memline.shared.queue.redis_client import FleetClient
 from memline.shared.version import own_version
 
@@ -36,47 +37,6 @@ TTL_S = 10
 
 #: Seconds whose finished messages are counted.
 RATE_S = 60.0
-
-
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Describes a worker process, by its last heartbeat."""
-
-    id: str
-    #: Role -> messages of its queue that the process works on at a time.
-    threads_of: dict[str, int]
-    #: The machine it runs on.
-    host: str
-    pid: int
-    version: str
-    #: Seconds since the epoch.
-    started: float
-    #: When it gave its last heartbeat, by the clock of Redis.
-    seen: float = 0.0
-    #: Its configuration file, when it was changed after the worker had read it; else empty.
-    newer_file: str = ""
-    #: Queue -> messages that it finished in the last minute.
-    done: dict[str, int] = {}
-
-    @property
-    def queues(self) -> tuple[str, ...]:
-        return tuple(self.threads_of)
-
-    @property
-    def threads(self) -> int:
-        return sum(self.threads_of.values())
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "role": "+".join(self.queues),
-            "queues": list(self.queues),
-            "host": self.host,
-            "pid": self.pid,
-            "version": self.version,
-            "threads": self.threads,
-            "started": self.started,
-            "oldSettings": bool(self.newer_file),
-        }
 
 
 #: Made by the thread that imports this: two that make the shape at once end the process (`messages.py`).
@@ -95,11 +55,6 @@ def live_workers(client: FleetClient) -> list[WorkerInfo]:
         else:
             workers.append(worker)
     return sorted(workers, key=lambda worker: (worker.queues, worker.host, worker.pid))
-
-
-def is_served(client: FleetClient, queue: str) -> bool:
-    """Tell whether a live worker process takes messages from `queue`."""
-    return any(queue in worker.threads_of for worker in live_workers(client))
 
 
 class Heartbeat:

@@ -131,7 +131,7 @@ class Sweep(Wire, frozen=True, kw_only=True):
 
 
 class RunQuery(Wire, frozen=True, kw_only=True):
-    """Answer a search. The caller has given up an old question."""
+    """Answer a search, until its caller has given up."""
 
     queue, actor = "query", "run_query"
     is_kept = False
@@ -139,6 +139,8 @@ class RunQuery(Wire, frozen=True, kw_only=True):
     agent: str
     query: str
     reply_to: str
+    #: When the caller gives up (seconds since the epoch).
+    until: float
     #: Options of `shared.search.results.SearchRequest`, by name.
     options: dict[str, Any] = {}
     #: As in `ChunkFiles`.

@@ -1,6 +1,5 @@
 """Ask a question through the queue, and carry its answer back.
 
-<fleet>:asked:<box>    string: a caller waits and no worker has taken its question; gone with its time
 <fleet>:reply:<box>    list: the answer, as JSON; gone after BOX_TTL_S when it is not read
 """
 
@@ -18,16 +17,14 @@ from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import broker, redis_broker, redis_client
-from memline.shared.queue.heartbeat import is_served
+from memline.shared.queue.heartbeat import live_workers
 from memline.shared.queue.messages import RunQuery
 from memline.shared.search.request import SearchRequest
 from memline.shared.sources.dates import day_of_time
 
-#: Seconds in which a worker that is alive takes a question. Then who asks reads the index.
-TAKEN_S = 0.5
-
-#: Seconds a command waits for a query worker; after that it reads the index itself.
-ANSWER_TIMEOUT_S = 10.0
+#: Seconds a command waits for a query worker; after that it reads the index itself. A worker that is alive
+#: answers in milliseconds.
+ANSWER_TIMEOUT_S = 5.0
 
 #: Seconds an answer lies in its box in Redis when it is not read.
 BOX_TTL_S = 30
@@ -42,10 +39,6 @@ class Replies:
 
     def __init__(self, address: QueueAddress) -> None:
         self._client = redis_client.client(address)
-
-    def begin(self, box: str) -> bool:
-        """Take a question; False when its caller has given up, or another worker has taken it."""
-        return bool(self._client.delete(self._client.key(f"asked:{box}")))
 
     def put(self, box: str, answer: bytes) -> None:
         """Put an answer into a box."""
@@ -78,28 +71,20 @@ class QueryClient:
     ) -> dict[str, Any] | None:
         """Send a question to a query worker and wait for its answer, as JSON.
 
-        None when no worker is alive, or none has taken the question for a while, or the answer did not come
-        in time, or the worker could not answer for a reason of its own. Raises WorkerRefused, and QueueError
-        when the queue cannot be reached.
+        None when no worker is alive, or the answer did not come in time, or the worker could not answer for
+        a reason of its own. Raises WorkerRefused, and QueueError when the queue cannot be reached.
         """
-        box = os.urandom(16).hex()
-        options = asdict(request)
-        query = options.pop("query")
+        if not any("query" in worker.queues for worker in live_workers(self._client)):
+            return None
+        options, box, until = asdict(request), os.urandom(16).hex(), time.time() + timeout_s
         # "Yesterday" is that of who asks.
         options["today"] = request.today or day_of_time(time.time()).isoformat()
-        question = RunQuery(agent=agent, query=query, reply_to=box, options=options, index=index, face=face)
-        asked = self._client.key(f"asked:{box}")
-        if not is_served(self._client, "query"):
-            return None
-        self._client.set(asked, 1, px=max(1, int(timeout_s * 1000)))
-        sent = self._broker.enqueue(broker.envelope(question)).options["redis_message_id"]
-        raw = self._take(box, min(TAKEN_S, timeout_s))
-        if raw is None and not self._client.delete(asked):
-            raw = self._take(box, timeout_s - TAKEN_S)
-        elif raw is None:
-            # No worker has begun with it. One that has it in its memory will find no caller.
-            self._client.lrem(self._client.key("query"), 1, sent)
-            self._client.hdel(self._client.key("query.msgs"), sent)
+        query = options.pop("query")
+        question = RunQuery(
+            agent=agent, query=query, reply_to=box, until=until, options=options, index=index, face=face
+        )
+        self._broker.enqueue(broker.envelope(question))
+        raw = self._take(box, time.monotonic() + timeout_s)
         answer: dict[str, Any] | None = None if raw is None else json.loads(raw)
         if answer is None or answer.get("elsewhere"):
             return None
@@ -107,9 +92,8 @@ class QueryClient:
             raise WorkerRefused(answer["error"], hint=answer.get("action", ""))
         return answer
 
-    def _take(self, box: str, timeout_s: float) -> bytes | None:
-        """Wait for the answer; None when the time is over."""
-        deadline = time.monotonic() + timeout_s
+    def _take(self, box: str, deadline: float) -> bytes | None:
+        """Wait for the answer; None when the time is over (monotonic seconds)."""
         # Shorter than any command may take, so that no connection of its own is needed for blocking.
         block_s = redis_client.LOOK_TIMEOUT_S / 4
         while (left_s := deadline - time.monotonic()) > 0:

@@ -24,12 +24,13 @@ from memline.producers.actions import provider_pauses
 from memline.producers.reports.state import agent_state
 from memline.shared.errors import IndexFault, IndexUnwritable, QueueError
 from memline.shared.finding import NOTE, PROBLEM, WARNING
-from memline.shared.findings import check, common, facts, fleet
+from memline.shared.findings import check, common, facts
 from memline.shared.findings.check import of_fault
 from memline.shared.findings.common import check_common
 from memline.shared.findings.facts import Stop
 from memline.shared.index import jobs, meta
 from memline.shared.index.hold import Holder, hold, lock_of
+from memline.shared.queue import fleet
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from tests.support.embedding_server import EmbeddingServer
@@ -158,7 +159,9 @@ def redis_says(words):
     def state(place, monkeypatch):
         monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
         error = QueueError(f"Redis at 127.0.0.1 {words}", hint="do this")
-        monkeypatch.setattr(fleet, "_fleets", {place.settings.queue: (time.monotonic(), error)})
+        monkeypatch.setattr(
+            fleet, "_fleets", {place.settings.queue: (time.monotonic(), fleet.Fleet(error=error))}
+        )
 
     return state
 

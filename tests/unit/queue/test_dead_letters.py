@@ -64,12 +64,3 @@ def test_what_is_no_message_is_listed_all_the_same(redis_server, data):
     (letter,) = dead_letters.listed(URL)
 
     assert letter.id == "odd" and letter.error
-
-
-def test_errors_of_one_agent_since_a_moment(redis_server):
-    began = time.time()
-    dead_letter(redis_server, "store", "before", error="old", ago_s=60)
-    dead_letter(redis_server, "store", "other", agent="work", error="not ours")
-    dead_letter(redis_server, "store", "ours", error="new")
-
-    assert dead_letters.errors_since(redis_server, "store", "main", began - 1) == ["new"]

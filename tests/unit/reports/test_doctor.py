@@ -1,7 +1,7 @@
 import pytest
 
 from memline.producers.reports.doctor import examine_agent, examine_common
-from memline.shared.findings import fleet
+from memline.shared.queue import fleet
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import remote
 from tests.unit.findings.conftest import fleet_now

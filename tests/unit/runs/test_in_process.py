@@ -27,7 +27,7 @@ def test_a_worker_for_batches_runs_only_when_an_agent_uses_them(place, monkeypat
     monkeypatch.setattr(lifecycle, "start", noted)
 
     with InProcessWorkers(place.settings) as workers:
-        workers.wake("main")
+        pass
 
     assert ("batch" in started[0]) is is_enabled
     assert started[0]["store"] == QUEUES["store"].threads == 1

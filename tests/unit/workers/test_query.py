@@ -25,9 +25,10 @@ def asked(context, monkeypatch):
     monkeypatch.setattr(query, "enqueue_files", lambda *_, **__: None)
 
     def ask(text, *, agent="main", index="", is_awaited=True, **options):
-        question = RunQuery(agent=agent, query=text, reply_to="box", options=options, index=index)
-        if is_awaited:
-            client().set("memline:asked:box", 1)
+        until = context.clock.now() + (1 if is_awaited else -1)
+        question = RunQuery(
+            agent=agent, query=text, reply_to="box", until=until, options=options, index=index
+        )
         work(query.run_query, question)
         answer = client().lpop("memline:reply:box")
         return json.loads(answer) if answer else None
