@@ -44,31 +44,20 @@ LINKED = 50
 _WHOLE = Part(lines=2**31, max_chars=2**31)
 
 
-def cited_part(asked: Asked, *, of_any: bool = False) -> tuple[str, Part]:
+def cited_part(asked: Asked) -> tuple[str, Part]:
     """Return the path and the part that are asked for; a citation names both (`parse_citation`)."""
-    cited = parse_citation(asked.path, of_any=of_any)
-    first, lines, column = asked.first, asked.lines, 1
-    if first is None:
-        first, lines = cited.first or 1, cited.lines if lines is None else lines
-        column = cited.column
-    max_chars = max(0, asked.max_chars or 0) or MAX_CHARS
-    return cited.path, Part(first=first, lines=lines, column=column, max_chars=max_chars)
+    path, part = parse_citation(asked.path)
+    if asked.first is not None:
+        part = Part(first=asked.first, lines=asked.lines)
+    elif asked.lines is not None:
+        part = replace(part, lines=asked.lines)
+    return path, replace(part, max_chars=max(0, asked.max_chars or 0) or MAX_CHARS)
 
 
 def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Clock) -> Excerpt:
     """Read part of a note or a past conversation. Raises PathNotAllowed, AccessDenied and BadRequest."""
     path, part = cited_part(asked)
-    try:
-        excerpt = _read(settings, path, part, private=private, clock=clock)
-    except PathNotAllowed as refused:
-        # Not the title "At 10:30": line 30 of what is named "At 10".
-        path, part = cited_part(asked, of_any=True)
-        if path in (asked.path, cited_part(asked)[0]):
-            raise
-        try:
-            excerpt = _read(settings, path, part, private=private, clock=clock)
-        except PathNotAllowed:
-            raise refused from None
+    excerpt = _read(settings, path, part, private=private, clock=clock)
     # Without an index a note is still a note.
     with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
         if reader is not None and excerpt.status == "ok":

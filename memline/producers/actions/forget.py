@@ -78,20 +78,20 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
 
 def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
     """Resolve a path or citation. Raises PathNotAllowed, and BadRequest for lines of a session."""
-    citation = parse_citation(cited)
-    if is_transcript(citation.path):
-        if citation.first is not None:
-            raise BadRequest("a session is forgotten as a whole", hint=f"memline forget {citation.path}")
+    path, part = parse_citation(cited)
+    if is_transcript(path):
+        if part.lines is not None:
+            raise BadRequest("a session is forgotten as a whole", hint=f"memline forget {path}")
         known = transcripts_of(agent)
-        is_there = known is not None and any(each.path == citation.path for each in known.discover().files)
-        return [Target(path=citation.path)] if is_there or _is_indexed(agent, citation.path) else []
-    located = _locate(agent, citation.path)
+        is_there = known is not None and any(each.path == path for each in known.discover().files)
+        return [Target(path=path)] if is_there or _is_indexed(agent, path) else []
+    located = _locate(agent, path)
     if not os.path.lexists(located.absolute):
         return [Target(path=located.path)] if _is_indexed(agent, located.path) else []
     lines = _lines_of(located)
     first, last = 1, len(lines)
-    if citation.first is not None:
-        first, last = max(1, citation.first), min(last, citation.first + (citation.lines or 1) - 1)
+    if part.lines is not None:
+        first, last = max(1, part.first), min(last, part.first + part.lines - 1)
     return [_target(located.path, lines, first, last)] if first <= last else []
 
 

@@ -14,7 +14,7 @@ import fcntl
 import os
 import re
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import date, datetime
 
 import msgspec
@@ -76,29 +76,27 @@ def append(
     writers see each other's lines, and may be called more than once. The file, and a missing folder above it,
     are made when there is something to add; it never grows beyond `max_bytes`. Raises AppendRefused.
     """
-    is_missing = False
-    for _ in range(_APPEND_ATTEMPTS):
-        try:
-            with (
-                folder_of(root, relative, make=is_missing) as (folder, name),
-                closing(_Note(folder, name, is_missing=is_missing)) as note,
-            ):
-                note.lock(clock or SystemClock())
-                if not note.is_replaced():
-                    start, end, size = note.append(make, max_bytes)
-                    return AppendResult(path=relative, start_line=start, end_line=end, size=size)
-        except PathNotAllowed as error:
-            raise _refused(relative, error.message, error.hint) from error
-        except OSError as error:
-            if isinstance(error, FileNotFoundError) and not is_missing:
-                if not make("").strip("\n"):
-                    return AppendResult(path=relative)
-                is_missing = True
-                continue
-            reason = (error.strerror or str(error)).lower()
-            if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):
-                reason = "a symbolic link or a file is in its way"
-            raise _refused(relative, reason, f"check {os.path.join(root, relative)}") from error
+    file_path = os.path.join(root, relative)
+    try:
+        if not os.path.lexists(file_path) and not make("").strip("\n"):
+            return AppendResult(path=relative)
+        for _ in range(_APPEND_ATTEMPTS):
+            with folder_of(root, relative, make=True) as (folder, name):
+                file = open_checked(name, os.O_RDWR | os.O_APPEND | os.O_CREAT, folder)
+                try:
+                    _lock(file, clock or SystemClock())
+                    # An editor may have put another file in its place.
+                    if _is_same(file, folder, name):
+                        return _append(file, relative, make, max_bytes)
+                finally:
+                    os.close(file)
+    except PathNotAllowed as error:
+        raise _refused(relative, error.message, error.hint) from error
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):
+            reason = "a symbolic link or a file is in its way"
+        raise _refused(relative, reason, f"check {file_path}") from error
     raise _refused(relative, "it is replaced all the time", "try again later")
 
 
@@ -106,75 +104,66 @@ def _refused(relative: str, reason: str, hint: str) -> AppendRefused:
     return AppendRefused(f"{relative} cannot be added to: {reason}", hint=hint)
 
 
-class _Note:
-    """An open note of an open folder."""
-
-    def __init__(self, folder: int, name: str, *, is_missing: bool) -> None:
-        self._folder, self._name = folder, name
-        flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if is_missing else 0)
-        self._file = open_checked(name, flags, folder)
-
-    def close(self) -> None:
-        os.close(self._file)
-
-    def lock(self, clock: Clock) -> None:
-        until = clock.now() + LOCK_TIMEOUT_S
-        while True:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.EACCES, errno.EINTR):
-                    # A file system without locks: O_APPEND alone keeps additions apart.
-                    return
-            if clock.now() > until:
-                raise AppendRefused("another program keeps it locked", hint="try again later")
-            clock.sleep(_LOCK_EVERY_S)
-
-    def is_replaced(self) -> bool:
-        """Tell whether an editor has put another file in its place."""
-        with suppress(FileNotFoundError):
-            status = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
-            return not os.path.samestat(os.fstat(self._file), status)
-        return True
-
-    def append(self, make: Callable[[str], str], max_bytes: int) -> tuple[int, int, int]:
-        """Add the lines; return the first and last of them and the bytes of the file, or zeros."""
-        size = os.fstat(self._file).st_size
-        _check_size(size, max_bytes)
-        data = os.pread(self._file, size, 0)
-        if data.startswith(_OTHER_ENCODINGS):
-            raise AppendRefused("it is not UTF-8", hint="save it as UTF-8, then try again")
-        if b"\0" in data:
-            # It is not read, so the entry would not be found.
-            raise AppendRefused("it contains NUL bytes", hint="take them out, then try again")
-        before = data.decode("utf-8", "replace")
-        made = make(before).rstrip("\n")
-        added = made.lstrip("\n")
-        if not added:
-            return (0, 0, 0)
-        # A line ends at "\n", "\r\n" or "\r", as in `shared.sources.reading`.
-        text = before.replace("\r\n", "\n").replace("\r", "\n")
-        gap = "" if not text or text.endswith("\n") else "\n"
-        gap += end_of_block(text.split("\n"))
-        end = "\r\n" if "\r\n" in before else "\n"
-        content = f"{gap}{made}\n".replace("\n", end).encode("utf-8", "replace")
-        _check_size(size + len(content), max_bytes)
-        self._write(content, size)
-        first = f"{text}{gap}".count("\n") + 1 + len(made) - len(added)
-        return (first, first + added.count("\n"), size + len(content))
-
-    def _write(self, content: bytes, size: int) -> None:
-        written = 0
+def _lock(file: int, clock: Clock) -> None:
+    until = clock.now() + LOCK_TIMEOUT_S
+    while True:
         try:
-            while written < len(content):
-                written += os.write(self._file, content[written:])
-            os.fsync(self._file)
-        except OSError:
-            # Half an entry is worse than none. A program without locks may have added something behind it.
-            if os.fstat(self._file).st_size == size + written:
-                os.ftruncate(self._file, size)
-            raise
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES, errno.EINTR):
+                # A file system without locks: O_APPEND alone keeps additions apart.
+                return
+        if clock.now() > until:
+            raise AppendRefused("another program keeps it locked", hint="try again later")
+        clock.sleep(_LOCK_EVERY_S)
+
+
+def _is_same(file: int, folder: int, name: str) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file), os.stat(name, dir_fd=folder, follow_symlinks=False))
+    return False
+
+
+def _append(file: int, relative: str, make: Callable[[str], str], max_bytes: int) -> AppendResult:
+    """Add the lines to an open file that is locked."""
+    size = os.fstat(file).st_size
+    _check_size(size, max_bytes)
+    data = os.pread(file, size, 0)
+    if data.startswith(_OTHER_ENCODINGS):
+        raise AppendRefused("it is not UTF-8", hint="save it as UTF-8, then try again")
+    if b"\0" in data:
+        # It is not read, so the entry would not be found.
+        raise AppendRefused("it contains NUL bytes", hint="take them out, then try again")
+    before = data.decode("utf-8", "replace")
+    made = make(before).rstrip("\n")
+    added = made.lstrip("\n")
+    if not added:
+        return AppendResult(path=relative)
+    # A line ends at "\n", "\r\n" or "\r", as in `shared.sources.reading`.
+    text = before.replace("\r\n", "\n").replace("\r", "\n")
+    gap = "" if not text or text.endswith("\n") else "\n"
+    gap += end_of_block(text.split("\n"))
+    end = "\r\n" if "\r\n" in before else "\n"
+    content = f"{gap}{made}\n".replace("\n", end).encode("utf-8", "replace")
+    _check_size(size + len(content), max_bytes)
+    _write(file, content, size)
+    first = f"{text}{gap}".count("\n") + 1 + len(made) - len(added)
+    last = first + added.count("\n")
+    return AppendResult(path=relative, start_line=first, end_line=last, size=size + len(content))
+
+
+def _write(file: int, content: bytes, size: int) -> None:
+    written = 0
+    try:
+        while written < len(content):
+            written += os.write(file, content[written:])
+        os.fsync(file)
+    except OSError:
+        # Half an entry is worse than none. A program without locks may have added something behind it.
+        if os.fstat(file).st_size == size + written:
+            os.ftruncate(file, size)
+        raise
 
 
 def _check_size(size: int, max_bytes: int) -> None:

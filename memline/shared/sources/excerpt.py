@@ -30,9 +30,9 @@ READABLE = "use a path as a search gives it (memory_search, or memline search QU
 #: As a search prints it (a terminal with a score before and behind), and as editors write a place.
 #: Texts, which `re` compiles when a place is read: a search reads none.
 _CITATION = r"(?is)(?:[01]\.\d+\s+)?(.+?)#L(\d{1,9})(?:C(\d{1,9}))?(?:-L?(\d{1,9}))?(?:\s+\(.*\))?"
-_PLACE = r"(?s)(.+?):(\d{1,9})()(?:-(\d{1,9}))?(?::\d+(?::.*)?)?"
+#: The path ends like that of a file: a title may be "At 10:30".
 _ENDINGS = "|".join(map(re.escape, MARKDOWN))
-_FILE = rf"(?is).+(?:{_ENDINGS}|\.jsonl\S*)"
+_PLACE = rf"(?is)(.+?(?:{_ENDINGS}|\.jsonl[^\s:]*)):(\d{{1,9}})()(?:-(\d{{1,9}}))?(?::\d+(?::.*)?)?"
 
 #: For a transcript that is not in the index: what was said is read from there, masked.
 TRANSCRIPT = "there is no such past conversation in the index"
@@ -80,29 +80,14 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     max_chars: int = MAX_CHARS
 
 
-class Citation(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of `path#L5-L7` or `path:5-7`; a plain path names no lines."""
-
-    path: str
-    first: int | None = None
-    lines: int | None = None
-    column: int = 1
-
-
-def parse_citation(path: str, *, of_any: bool = False) -> Citation:
-    """Return the path and the lines that a citation names.
-
-    `path:5-7` is one where the path ends like a file's, with `of_any` in any case: a title may be "At 10:30".
-    """
-    text = path.strip()
-    match = re.fullmatch(_CITATION, text)
-    if match is None and (place := re.fullmatch(_PLACE, text)) and (of_any or re.fullmatch(_FILE, place[1])):
-        match = place
+def parse_citation(text: str) -> tuple[str, Part]:
+    """Return the path and the part that `path#L5-L7` or `path:5-7` names; a plain path names no lines."""
+    match = re.fullmatch(_CITATION, text.strip()) or re.fullmatch(_PLACE, text.strip())
     if match is None:
-        return Citation(path=path)
+        return text, Part()
     # A selection that was made upwards has its last line first.
     first, last = sorted((int(match[2]), int(match[4] or match[2])))
-    return Citation(path=match[1], first=first, lines=last - first + 1, column=max(1, int(match[3] or 1)))
+    return match[1], Part(first=first, lines=last - first + 1, column=max(1, int(match[3] or 1)))
 
 
 def read_excerpt(

@@ -4,7 +4,7 @@ The rules are of thumb. In 2,237 Markdown files of many projects they find the f
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -28,15 +28,12 @@ _YAML_KEY = r"#|-{3}|[\"']?[\w-][\w -]*[\"']?:"
 _CODE_SPAN = r"(?<!`)(`++).*?(?<!`)\1(?!`)"
 _CODE_ELEMENT = r"(?i)<(code|pre)(?:\s[^<>]*+)?>[^<]*+(?:<(?!/?\1\b)[^<]*+)*+</\1\s*>"
 
-#: Of front matter: a property, and an item of a list below it.
+#: Of front matter: a property, an item of a list below it, and how a text on the lines below is announced.
 _PROPERTY = r"[\"']?([A-Za-z][\w-]*)[\"']?[ \t]*:(?:\s+(.*)|$)"
-_LISTED = r"(?:-\s+)+(.*)"
+_LISTED = r"\s*(?:-\s+)+(.*)"
+_FOLDED = r"[>|][-+1-9]{0,2}(?:\s+|$)"
 #: The parts of a list: in quotes a comma is a character like any other.
 _PART = r"\s*(?:\"(?:\\.|[^\"\\])*+\"|'(?:''|[^'])*+')\s*(?=[],[]|$)|[^],[]+"
-_WIKILINK = r"\[\[[^][]*\]\]"
-#: A text on the lines below, and an anchor or a tag of YAML in front of a value.
-_FOLDED = r"[>|][-+1-9]{0,2}"
-_NODE = r"(?:(?:&\S+|![\w!<]\S*)(?:\s+|$))+"
 _COMMENT = r"(?:^|\s)#(?:\s.*)?$"
 _UNWRITTEN = "[\x00-\x1f\x7f-\x9f\ud800-\udfff]+"
 
@@ -177,32 +174,28 @@ def from_front_matter(lines: Sequence[str]) -> dict[str, list[str]]:
     loses the whole header for it. Mappings in mappings and aliases are not read, and neither is TOML.
     """
     written: dict[str, list[str]] = {}
-    below: list[str] = []
+    pieces: list[str] = []
     for line in lines:
         if match := re.fullmatch(_PROPERTY, line):
-            below = written.setdefault(match[1].lower(), [])
-            below.append(match[2] or "")
-        elif line.startswith((" ", "\t", "-", "]")) and not line.lstrip().startswith("#"):
-            below.append(line.strip())
-    return {key: _values(key, below) for key, below in written.items()}
+            pieces = written.setdefault(match[1].lower(), [])
+            pieces.append(match[2] or "")
+        elif match := re.fullmatch(_LISTED, line):
+            pieces.append(match[1])
+        elif pieces and line.startswith((" ", "\t", "]")) and not line.lstrip().startswith("#"):
+            # The value goes on.
+            pieces[-1] += f" {line.strip()}"
+    return {key: [*filter(None, map(_plain, _parts(key, pieces)))] for key, pieces in written.items()}
 
 
-def _values(key: str, written: Sequence[str]) -> list[str]:
-    """Read a value that stands behind its key, on the lines below it, or as items of a list."""
-    bare = [re.sub(_NODE, "", _uncommented(line), count=1) for line in written]
-    items = [part for line in bare if (item := re.fullmatch(_LISTED, line)) for part in _parts(item[1])]
-    text = " ".join(
-        line for line in bare if line and not line.startswith("-") and not re.fullmatch(_FOLDED, line)
-    )
-    parts = _parts(text)
-    if key in TAGS and not text.startswith("["):
-        parts = re.split(r"[,\s]+", _plain(text))
-    return [value for part in (*parts, *items) if (value := _plain(part))]
-
-
-def _parts(text: str) -> list[str]:
-    is_list = text.startswith("[") and text.endswith("]") and not re.fullmatch(_WIKILINK, text)
-    return re.findall(_PART, text) if is_list else [text]
+def _parts(key: str, pieces: Sequence[str]) -> Iterator[str]:
+    for number, piece in enumerate(pieces):
+        text = re.sub(_FOLDED, "", _uncommented(piece), count=1)
+        if text.startswith("[") and text.endswith("]") and text.count("[[") != 1:
+            yield from re.findall(_PART, text)
+        elif key in TAGS and not number:
+            yield from re.split(r"[,\s]+", _plain(text))
+        else:
+            yield text
 
 
 def _uncommented(text: str) -> str:

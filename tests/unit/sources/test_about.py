@@ -72,7 +72,6 @@ def test_without_front_matter_there_is_nothing(text, names, day):
         "tags: '#boat #two-words'",
         "tags: #boat, #two-words",
         "tag: boat\ntags: two-words",
-        "tags: &mine [boat, two words]",
         "tags:\n- [boat]\n-\n- - two words",
         "'tags': [boat, two words]",
     ],

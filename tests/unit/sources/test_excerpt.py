@@ -145,17 +145,17 @@ def test_any_text_and_any_numbers_are_an_answer_or_the_refusal(workspace, path, 
         ("memory/a.md#L5-L7", "memory/a.md", 5, 3),
         ("memory/a.md#L5", "memory/a.md", 5, 1),
         ("memory/a.md#L7-L5", "memory/a.md", 5, 3),
-        ("memory/a.md", "memory/a.md", None, None),
-        ("memory/a.md#section", "memory/a.md#section", None, None),
+        ("memory/a.md", "memory/a.md", 1, None),
+        ("memory/a.md#section", "memory/a.md#section", 1, None),
         ("memory/a.md#l5-7", "memory/a.md", 5, 3),
         ("memory/A.MD:12-20", "memory/A.MD", 12, 9),
         ("/notes/a.md:12:5:ratio 3:2", "/notes/a.md", 12, 1),
         ("0.336 memory/a.md#L1-L5  (text 1.00)", "memory/a.md", 1, 5),
         ("sessions/a.jsonl#L4", "sessions/a.jsonl", 4, 1),
-        ("At 10:30", "At 10:30", None, None),
+        ("At 10:30", "At 10:30", 1, None),
     ],
 )
 def test_a_citation_is_a_path_and_lines(text, path, first, lines):
-    found = parse_citation(text)
+    found, part = parse_citation(text)
 
-    assert (found.path, found.first, found.lines) == (path, first, lines)
+    assert (found, part.first, part.lines) == (path, first, lines)
