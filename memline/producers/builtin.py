@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from memline.producers.backends import Asked, IndexReport, LinkCheck
+from memline.producers.read_note import check_links, read_note
 from memline.shared.clock import Clock
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
@@ -49,8 +50,6 @@ class Builtin:
             return search.ask(request, staleness.look_now(), met=met)
 
     def get(self, asked: Asked, *, private: bool) -> Excerpt:
-        from memline.producers.read_note import read_note
-
         try:
             return read_note(self._agent, asked, private=private, clock=self._clock)
         except PathNotAllowed:
@@ -61,8 +60,6 @@ class Builtin:
             return read_note(self._agent, asked, private=private, clock=self._clock)
 
     def lint(self, *, private: bool) -> LinkCheck:
-        from memline.producers.read_note import check_links
-
         self._searching()[1].look_now()
         return check_links(self._agent, private=private)
 

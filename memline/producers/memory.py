@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from memline.producers.actions.append_entry import append
 from memline.producers.backends import Asked, Entry, IndexReport, LinkCheck, RunProgress
 from memline.producers.builtin import Builtin
 from memline.producers.chats import Chat
@@ -241,9 +242,6 @@ class Memory:
 
         Raises BadRequest for an entry that is empty or too long, and AppendRefused when it cannot be written.
         """
-        # What writes notes takes 5 ms of a search to import.
-        from memline.producers.actions.append_entry import append
-
         entry = append(self.settings, text, target=target, heading=heading, chat=chat, clock=self._clock)
         # It is found by its words from now on. It is in its note even if the index has a problem, and the
         # next search reports that.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from datetime import tzinfo
 from typing import Protocol
+from zoneinfo import ZoneInfo
 
 
 class Clock(Protocol):
@@ -46,6 +47,4 @@ class SystemClock:
 
 def time_zone(name: str) -> tzinfo:
     """Return the time zone of an IANA name; KeyError or ValueError where there is none of it."""
-    from zoneinfo import ZoneInfo
-
     return ZoneInfo(name)

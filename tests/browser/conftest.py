@@ -18,7 +18,7 @@ from memline.shared.config.load import Options, load
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.fleet import WorkerInfo
 from tests.support.http_api import serving
-from tests.support.index_rows import MODEL_A, add_batch, cancel_backfill, make_job, retarget
+from tests.support.index_rows import MODEL_A, add_batch, cancel_backfill, fail_all, make_job, retarget
 from tests.support.redis_server import RedisServer
 from tests.support.stored_messages import StoredMessages, files
 
@@ -85,7 +85,7 @@ class World:
         """Have a job whose texts failed with hostile errors, and a batch."""
         with closing(IndexWriter.of(agent)) as writer:
             retarget(writer, MODEL_A)
-            writer.connection.execute("UPDATE vectors SET state = 'failed', error = ?", (HOSTILE[0],))
+            fail_all(writer, HOSTILE[0])
             add_batch(writer, "b" * 32, job_id="batch_1", error=HOSTILE[1], created_at=1.0, due=9e12)
 
     def make_job(self, *paths):

@@ -16,14 +16,6 @@ def client(notes):
         yield client
 
 
-def test_what_takes_several_values_may_be_given_several_times(client):
-    twice = client.get("/get", params=[("paths", "MEMORY.md"), ("paths", "memory/none.md")]).json()
-    once = client.get("/get", params={"paths": "MEMORY.md"}).json()
-
-    assert [each["path"] for each in twice["excerpts"]] == ["MEMORY.md", "memory/none.md"]
-    assert [each["path"] for each in once["excerpts"]] == ["MEMORY.md"]
-
-
 @pytest.mark.parametrize("tag", [",", " , ", "#", "2026"])
 def test_a_filter_by_what_is_not_a_tag_is_refused_in_the_same_words_on_every_face(client, notes, tag):
     asked = {"query": "invoices", "tag": tag}
@@ -70,11 +62,6 @@ WRONG_REQUESTS: list[tuple[str, Any, int, str]] = [
 def test_a_wrong_request_is_refused_with_a_hint(client):
     for path, params, status, said in WRONG_REQUESTS:
         assert said in refused(client.get(path, params=params), status)
-
-
-def test_a_wrong_method_is_answered_with_all_that_the_address_takes(client):
-    for path, methods in (("/search", {"GET", "HEAD", "POST"}), ("/status", {"GET", "HEAD"})):
-        assert {*client.put(path).headers["allow"].split(", ")} == methods
 
 
 WRONG_BODIES = [

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -84,37 +83,6 @@ def test_notes_are_data_for_a_model_whatever_way_it_reads_them(notes):
     assert notes.run("get", "MEMORY.md#L3").stdout == f"{hidden}\n"
     (hit,) = json.loads(notes.run("search", "plugh", "--json").stdout)["results"]
     assert hidden in hit["snippet"]
-
-
-def begun(place):
-    """A server that has answered its client's first line."""
-    server = subprocess.Popen(
-        [sys.executable, *MEMLINE, *place.arguments("mcp")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert server.stdin and server.stdout
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    print(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}), file=server.stdin)
-    server.stdin.flush()
-    assert "serverInfo" in server.stdout.readline()
-    return server
-
-
-def test_ctrl_c_ends_it_in_one_line_while_its_client_is_there(notes):
-    server = begun(notes)
-
-    server.send_signal(signal.SIGINT)
-    # Its input stays open.
-    status = server.wait(TIMEOUT_S)
-    assert server.stderr
-    said = server.stderr.read()
-    server.communicate()
-
-    assert (status, said) == (130, "Interrupted: notes and index are whole.\n")
 
 
 def test_all_is_answered_before_the_end_and_nothing_else_is_on_standard_output(notes):

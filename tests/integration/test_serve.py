@@ -6,7 +6,6 @@ import signal
 import socket
 
 import httpx
-import pytest
 
 from tests.support.process import end, running_memline
 from tests.support.workspace import until
@@ -25,15 +24,6 @@ def test_the_server_says_where_it_is_answers_and_ends_well(place):
     assert [hit["path"] for hit in found["results"]] == ["MEMORY.md"]
     assert process.returncode == 0
     assert [json.loads(line)["route"] for line in said.splitlines()] == ["/search"]
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_without_a_token_only_loopback_is_served(place, host):
-    ran = place.run("serve", "--host", host)
-
-    assert ran.status == 2
-    assert f"other machines can reach {host}, so a token is needed" in ran.stderr
-    assert "MEMLINE_SERVE_TOKEN" in ran.stderr
 
 
 def test_with_a_token_any_address_is_served_and_asks_for_it(place):
@@ -99,13 +89,3 @@ def test_the_context_of_a_session_is_printed(place):
     assert (shared.status, shared.stdout) == (0, "")
     assert "There is no log" in shared.stderr
     assert private.json["parts"][0]["path"] == "MEMORY.md"
-
-
-def test_an_agent_without_a_memory_has_no_context_either(place):
-    place.write("MEMORY.md", "Invoices are whole cents.\n")
-    place.configure(enabled=False)
-
-    refused = place.run("context", "--private")
-
-    assert (refused.status, refused.stdout) == (1, "")
-    assert "memory search is disabled for this agent" in refused.stderr

@@ -67,6 +67,11 @@ def fail(writer, request, kind, *, retry_after_s=None):
     writer.record_failure(request.identity, request.lease, hashes, failure, LearnedCaps())
 
 
+def fail_all(writer, error):
+    """Have every vector failed with this error."""
+    writer.connection.execute("UPDATE vectors SET state = 'failed', error = ?", (error,))
+
+
 def retarget(writer, identity):
     """Embed with another model from now on; search keeps the old vectors until the new are complete."""
     with writer.session() as (_, now):

@@ -17,6 +17,7 @@ import msgspec
 from memline.producers.chats import Chat
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
+from memline.shared.sessions import claude_code
 from memline.shared.sources.append import local_time, log_path
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import LONG_TERM, MemoryPaths
@@ -140,7 +141,6 @@ def _compact(settings: AgentSettings, event: Mapping[str, Any]) -> dict[str, Any
         return {}
     # Its HTTP client takes 60 ms, for nothing when a session starts.
     from memline.shared.flush.flush import STORED, flush, is_on
-    from memline.shared.sessions import claude_code
 
     if not is_on(settings) or not os.path.isfile(path):
         return {}

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from memline.producers.cli.output import columns, width, wrapped
+from memline.producers.cli.output import width, wrapped
 from memline.shared.search.results import pattern_of
 from memline.shared.visible_text import in_name, one_line, visible
 from memline.shared.words import counted
@@ -29,7 +29,7 @@ def rows_of(hit: dict[str, Any], *, with_vectors: bool) -> Iterator[str]:
     parts = f"(vector {hit['vectorScore']:.2f}, " if with_vectors else "("
     parts += f"text {hit['textScore']:.2f})"
     line = f"{click.style(score, bold=True)} {click.style(citation, fg='cyan')}"
-    yield f"{line}  {parts}" if columns(f"{score} {citation}  {parts}") <= width() else line
+    yield f"{line}  {parts}" if len(f"{score} {citation}  {parts}") <= width() else line
     heading = visible(hit.get("heading", ""))
     if others := len(hit.get("alsoIn", ())):
         heading += f" (and in {counted(others, 'other file')})"

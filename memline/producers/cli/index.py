@@ -141,21 +141,21 @@ def progress_line(agent: str) -> Iterator[Callable[[RunProgress], None]]:
         say = once_a_minute(at_once=True)
         yield lambda run: say(f"{agent}: {run.waiting}" if run.waiting else "")
         return
-    began, next_at, reason = time.monotonic(), 0.0, ""
+    began, next_at, reasons = time.monotonic(), 0.0, {""}
 
     def show(run: RunProgress) -> None:
-        nonlocal next_at, reason
-        now, is_new = time.monotonic(), run.waiting not in ("", reason)
-        if now < next_at and not is_new:
+        nonlocal next_at
+        now = time.monotonic()
+        if run.waiting not in reasons:
+            # Why nothing moves, above the line: in it there is no room.
+            reasons.add(run.waiting)
+            put(_ERASE, err=True, end="")
+            for row in below("", run.waiting):
+                note(row)
+        elif now < next_at:
             return
         next_at = now + _REDRAW_S
-        put(_ERASE, err=True, end="")
-        if is_new:
-            # Why nothing moves, above the line: in it there is no room.
-            reason = run.waiting
-            for row in below("", reason):
-                note(row)
-        put(_progress(agent, run, now - began)[: width() - 1], err=True, end="")
+        put(_ERASE + _progress(agent, run, now - began)[: width() - 1], err=True, end="")
 
     try:
         yield show

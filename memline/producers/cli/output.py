@@ -5,8 +5,8 @@ What a stream cannot show is escaped, and what a terminal obeys is written out.
 
 import json
 import os
-import re
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -107,45 +107,32 @@ def width() -> int:
     return max(_MIN_WIDTH, shutil.get_terminal_size((80, 24)).columns)
 
 
-def columns(text: str) -> int:
-    """Count the columns that a text takes: two for a wide character, none for a combining one."""
-    if text.isascii():
-        return len(text)
-    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
-    return len(text) + wide - sum(unicodedata.category(each) in ("Mn", "Me", "Cf") for each in text)
-
-
 def below(head: str, text: str) -> Iterator[str]:
     """Yield `head` and a text that is wrapped below where it begins; in one row for a pipe."""
-    room = width() - columns(head)
-    rows = list(wrapped(text, room)) if sys.stdout.isatty() and columns(text) > room else [text]
-    for row in rows:
+    rows = wrapped(text, width() - len(head)) if sys.stdout.isatty() else []
+    for row in rows or [text]:
         yield head + row
-        head = " " * columns(head)
+        head = " " * len(head)
 
 
-def wrapped(line: str, room: int) -> Iterator[str]:
+def wrapped(line: str, room: int) -> list[str]:
     """Wrap a line at words into rows of at most `room` columns, indented as it is; a longer word is cut."""
     line = line.expandtabs(4).rstrip()
-    row = indent = " " * min(len(line) - len(line.lstrip()), _MAX_INDENT, room // 2)
-    for word in re.findall(r"\S+\s*", line):
-        if row != indent and columns(row + word.rstrip()) > room:
-            yield row.rstrip()
-            row = indent
-        while columns(row + word.rstrip()) > room:
-            fits = (end for end in range(len(word), 1, -1) if columns(row + word[:end]) <= room)
-            end = next(fits, 1)
-            yield row + word[:end]
-            row, word = indent, word[end:]
-        row += word
-    if row.strip():
-        yield row.rstrip()
+    indent = " " * min(len(line) - len(line.lstrip()), _MAX_INDENT, room // 2)
+    # A wide character takes two columns.
+    is_wide = any(unicodedata.east_asian_width(each) in "WF" for each in line)
+    return textwrap.wrap(
+        line.strip(),
+        room // 2 if is_wide else room,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+    )
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield the lines of a table."""
     cells = [names, *([visible(cell) for cell in row] for row in rows)]
-    widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
-        padded = (cell + " " * (room - columns(cell)) for cell, room in zip(row, widths, strict=True))
-        yield "  ".join(padded).rstrip()
+        yield "  ".join(map(str.ljust, row, widths)).rstrip()

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from memline.producers.cli.hits import for_programs, rows_of
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, current_folder
 from memline.producers.cli.output import echo, echo_file, note, print_json, print_result, put
 from memline.producers.memory import Memory
@@ -107,15 +108,13 @@ def search(
 
 def _print(answer: dict[str, Any], form: str, workspace: Path) -> None:
     """Print the hits on standard output, and on standard error what may be missing."""
-    from memline.producers.cli import hits
-
     if form != "text":
         # What goes into another program is not coloured, and a file name with a control character no name.
-        for line in hits.for_programs(answer["results"], form, workspace):
+        for line in for_programs(answer["results"], form, workspace):
             put(line)
     else:
         for hit in answer["results"]:
-            for line in hits.rows_of(hit, with_vectors=answer["mode"] != "keyword"):
+            for line in rows_of(hit, with_vectors=answer["mode"] != "keyword"):
                 put(line)
             put("")
         if not answer["results"]:

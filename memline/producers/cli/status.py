@@ -84,44 +84,32 @@ def _print(report: dict[str, Any]) -> None:
 
 
 def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield label and text of every line; the caller leaves out lines without text."""
+    """Yield label and text of every line; the caller leaves out lines without text. The JSON has more."""
     body = report["status"]
     vector, cache, batch = body["vector"], body["cache"], body["batch"]
     # Files that are left out from now on are in the index until the next run.
     there = max(body["files"], report["scan"]["totalFiles"])
-    files = f"{body['files']:,}/{counted(there, 'file')}"
     outcomes = (f"{count:,} {name}" for name, count in body["outcomes"].items() if name != "indexed")
-    failures = f"{batch['open']} open, failures {batch['failures']}/{batch['limit']}"
-    batches = f"enabled from {counted(batch['minTexts'], 'text')} on ({failures})"
-    yield "Provider", f"{body['provider']} (requested: {body['requestedProvider']})"
-    yield "Model", body["model"]
-    if engine := body["engine"]:
-        yield "Engine", engine["version"]
-    yield "Sources", ", ".join(body["sources"])
-    yield "Extra paths", ", ".join(body["extraPaths"])
-    yield "Indexed", f"{files} · {counted(body['chunks'], 'chunk')}"
     by_rule = Counter(each["reason"] for each in report["scan"]["leftOut"])
+    origin = body["workspaceOrigin"]
+    yield "Provider", f"{body['provider']} {body['model']} (requested: {body['requestedProvider']})"
+    yield "Sources", ", ".join((*body["sources"], *body["extraPaths"]))
+    yield "Indexed", f"{body['files']:,}/{counted(there, 'file')} · {counted(body['chunks'], 'chunk')}"
     yield "Left out", ", ".join((*outcomes, *(f"{count:,} by {rule}" for rule, count in by_rule.items())))
     yield "Dirty", "yes" if body["dirty"] else "no"
     yield "Store", _short(body["dbPath"])
-    origin = body["workspaceOrigin"]
     yield "Workspace", f"{_short(body['workspaceDir'])}{f' ({_short(origin)})' * bool(origin)}"
     yield "Vectors", f"{vector['ready']:,} ready · {vector['wanted']:,} pending · {vector['failed']:,} failed"
     for failure in vector["failures"]:
         yield "Failed", f"{failure['path']}: {failure['reason']}"
-    vec = f"unavailable: {vector['loadError']}" if vector["loadError"] else "ready"
-    yield "sqlite-vec", vec if vector["enabled"] else "disabled"
-    cached = f"{cache['cached']:,} of {counted(cache['maxEntries'], 'vector')}"
-    yield "Cache", cached if cache["enabled"] else "disabled"
-    yield "Batch", batches if batch["enabled"] else "disabled"
+    yield "Cache", f"{cache['cached']:,} of {counted(cache['maxEntries'], 'vector')}"
+    if batch["enabled"]:
+        yield "Batch", f"{batch['open']} open, failures {batch['failures']}/{batch['limit']}"
     if body["identity"] and body["identity"]["building"]:
         active, target = body["identity"]["active"], body["identity"]["target"]
         yield "Changing", f"{active['model']} is searched until {target['model']} is complete"
-    if qmd := body.get("qmd"):
-        yield "Backend", f"qmd {qmd['searchMode']} in {_short(qmd['home'])}"
     for breaker in body["breakers"]:
-        if text := size_words(breaker):
-            yield "Requests", f"{breaker['provider']} {text}"
+        yield "Requests", size_words(breaker)
     yield "Spent", spent_words(body["spending"])
     if probe := report.get("embeddingProbe"):
         yield "Embeddings", "ready" if probe["ok"] else f"unavailable: {probe['error']}"

@@ -11,11 +11,11 @@ import pytest
 from memline.producers.api.arguments import input_schema
 from memline.producers.web import dashboard, pages
 from memline.producers.web.rendering import path_of
-from memline.shared.index import jobs, meta
+from memline.shared.index import jobs
 from memline.shared.index.driver import reading
 from memline.shared.index_writer import IndexWriter
 from tests.support.browser import text_of
-from tests.support.index_rows import MODEL_A, add_batch, file_row, make_job, retarget
+from tests.support.index_rows import MODEL_A, add_batch, fail_all, file_row, make_job, retarget
 from tests.support.redis_server import RedisServer
 from tests.support.stored_messages import StoredMessages, files
 from tests.support.workspace import until
@@ -38,7 +38,7 @@ def fill(place, error="the server refuses it"):
         retarget(writer, MODEL_A)
         job = make_job(writer, "read.md", "more.md")
         writer.store_file(file_row("read.md", "apples and pears"), job=job.token)
-        writer.connection.execute("UPDATE vectors SET state = 'failed', error = ?", (error,))
+        fail_all(writer, error)
         add_batch(writer, "b" * 32, job_id="batch_1", error=error, created_at=1.0, due=9e12)
         return job.token
 
@@ -64,16 +64,6 @@ def test_a_search_shows_hits_and_opens_the_note_at_its_lines(browser):
     assert '<tr id="L3" class="asked">' in note.text and "whole cents" in note.text
 
 
-def test_a_long_note_is_shown_in_parts(browser, notes):
-    notes.write("../main/memory/long.md", "".join(f"line {number}\n" for number in range(1, 1001)))
-
-    page = browser.get("/note", agent="main", path="memory/long.md", **{"from": 500, "to": 502})
-
-    assert re.findall(r'<tr id="L(\d+)" class="asked">', page.text) == ["500", "501", "502"]
-    following = re.search(r'href="([^"]+)" rel="next"', page.text)
-    assert following and "line 800" in browser.client.get(following[1].replace("&amp;", "&")).text
-
-
 def test_jobs_are_paused_resumed_and_cancelled_by_their_buttons(browser, notes):
     job = fill(notes)
     shown = browser.shows("/jobs")
@@ -97,17 +87,6 @@ def test_a_provider_is_paused_and_resumed(browser, notes):
     assert "is paused" in browser.press("/", "Pause").text
     assert "paused" in browser.shows("/")
     assert "goes on" in browser.press("/", "Resume").text
-
-
-def test_all_embedding_is_paused_and_resumed(browser, notes):
-    def is_paused():
-        with reading(notes.settings.agents["work"].index_path) as reader:
-            return bool(meta.get(reader, meta.PAUSED, False))
-
-    browser.post("/queue/pause", agent="work")
-    assert is_paused()
-    browser.post("/queue/resume", agent="work")
-    assert not is_paused()
 
 
 def test_files_are_listed_with_their_outcome_and_failed_texts(browser, notes):

@@ -16,14 +16,6 @@ from tests.integration.web.conftest import ALL, WORK
 from tests.support.browser import Browser, text_of
 
 
-def test_without_tokens_there_is_no_login(browser):
-    answer = browser.client.get("/")
-
-    assert answer.url.path == "/ui/" and answer.status_code == 200
-    assert "log out" not in answer.text
-    assert browser.get("/login").url.path == "/ui/"
-
-
 def test_a_token_is_asked_for_once_and_leads_to_the_page_that_was_asked(opened):
     browser = opened(token=ALL)
 
@@ -105,12 +97,6 @@ def test_wrong_tokens_are_said_and_limited(opened, caplog):
     assert answer.status_code == 429 and "too many wrong tokens" in text_of(answer).lower()
     assert "wrong-token" not in caplog.text
     assert browser.log_in(ALL).url.path == "/ui/"
-
-
-def test_a_logout_ends_the_session(owner):
-    assert owner.post("/logout").url.path == "/ui/login"
-
-    assert owner.get("/").url.path == "/ui/login"
 
 
 def test_every_page_is_shown_to_a_login_and_to_no_one_else(owner):

@@ -46,12 +46,6 @@ def test_only_programs_and_pages_of_this_server_are_answered(serve, status, head
     assert (answer.status_code if answer else 0) == status
 
 
-def test_without_tokens_every_client_may_ask():
-    access = Authenticator(HERE).access({}, "127.0.0.1")
-
-    assert (access.client, access.only) == ("127.0.0.1", "")
-
-
 def test_an_empty_token_never_matches_one_that_is_not_set():
     tokens = Authenticator(Serve(tokens={"main": "token-for-main"}))
 

@@ -54,26 +54,7 @@ def made(workspace, tmp_path):
         tools.close()
 
 
-def test_with_sync_on_search_off_a_search_only_says_that_files_are_behind(made, workspace):
-    made().search(MAIN, {"query": "cents"})
-    (workspace / "memory" / "new.md").write_text("The umbrella is in the cellar.\n")
-
-    answer = made({"sync": {"onSearch": False}}).search(MAIN, {"query": "umbrella"})
-
-    assert (answer["results"], answer["stale"], answer["behind"]["files"]) == ([], True, 1)
-
-
 GROUP = Caller(agent="main", session_key="agent:main:discord:group:1")
-
-
-@pytest.mark.parametrize(
-    ("mode", "caller", "cited"), [("auto", GROUP, False), ("on", GROUP, True), ("off", MAIN, False)]
-)
-def test_citations_go_by_mode_and_chat(made, mode, caller, cited):
-    answer = made(memory={"citations": mode}).search(caller, {"query": "deploy"})
-
-    (hit,) = answer["results"]
-    assert ("citation" in hit, "Source:" in hit["snippet"]) == (cited, cited)
 
 
 def test_an_index_that_cannot_be_used_is_an_answer_with_what_to_do(made, tmp_path):
@@ -158,55 +139,3 @@ def test_an_entry_is_appended_even_if_the_index_cannot_be_used(made, tmp_path):
 
     assert tools.get(MAIN, {"path": added["citation"]})["text"] == added["text"]
     assert tools.search(MAIN, {"query": "tea"})["unavailable"] is True
-
-
-def test_lasting_facts_go_into_the_long_term_note_but_not_from_a_group(made, workspace):
-    tools = made({"append": {"enabled": True}})
-
-    added = tools.append(MAIN, {"text": "Ada prefers tea.", "target": "longTerm"})
-
-    assert added["path"] == "MEMORY.md"
-    assert (workspace / "MEMORY.md").read_text().startswith("# Facts\n\nInvoices are whole cents.\n- Ada ")
-    with pytest.raises(AccessDenied, match="group"):
-        tools.append(GROUP, {"text": "x", "target": "longTerm"})
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"text": " \n#"}, "nothing to remember"),
-        ({"text": "x" * 2_001}, "2,000 are allowed"),
-        ({}, "text is missing"),
-    ],
-)
-def test_an_entry_that_is_none_is_refused(made, given, said):
-    with pytest.raises(BadRequest, match=said):
-        made({"append": {"enabled": True}}).append(MAIN, given)
-
-
-SUBAGENT = Caller(agent="main", session_key="agent:main:subagent:7")
-
-
-@pytest.mark.parametrize("caller", [GROUP, SUBAGENT])
-def test_outside_private_chats_the_long_term_note_is_neither_found_nor_read(made, workspace, caller):
-    tools = made({"append": {"enabled": True}, "extraPaths": ["."]})
-    (workspace / "memory" / "a.md").write_text("Cents, too.\n")
-
-    found = tools.search(caller, {"query": "cents"})
-    none = tools.search(caller, {"query": "invoices", "path": "MEMORY.md"})
-
-    assert [hit["path"] for hit in found["results"]] == ["memory/a.md"]
-    assert none["results"] == [] and "what is private, MEMORY.md and" in none["notice"]
-    for path in (
-        "MEMORY.md",
-        "memory.md",
-        "Memory.md",
-        "memory/../MEMORY.md#L3",
-        str(workspace / "MEMORY.md"),
-    ):
-        with pytest.raises(AccessDenied, match="private"):
-            tools.get(caller, {"path": path})
-    with pytest.raises(AccessDenied):
-        tools.append(caller, {"text": "x", "target": "longTerm"})
-    assert "cents" not in tools.context(caller, {"private": True})["text"]
-    assert tools.get(caller, {"path": "memory/a.md"})["text"] == "Cents, too."

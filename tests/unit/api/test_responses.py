@@ -5,7 +5,7 @@ import json
 import pytest
 
 from memline.producers.api.calls import Overloaded
-from memline.producers.api.responses import JsonResponse, response_to
+from memline.producers.api.responses import response_to
 from memline.shared.errors import (
     AccessDenied,
     BadRequest,
@@ -36,10 +36,3 @@ def test_each_kind_of_error_has_its_status(kind, status):
     assert response.status_code == status
     assert json.loads(bytes(response.body)) == {"error": "it failed", "hint": "do this"}
     assert ("retry-after" in response.headers) == (kind is Overloaded)
-
-
-def test_lone_surrogates_are_replaced_and_no_cache_keeps_an_answer():
-    response = JsonResponse({"text": "\ud800"})
-
-    assert json.loads(bytes(response.body)) == {"text": "?"}
-    assert response.headers["cache-control"] == "no-store"

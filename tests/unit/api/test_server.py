@@ -2,7 +2,7 @@
 
 import pytest
 
-from memline.producers.api.server import is_loopback, listen, require_token, url_of
+from memline.producers.api.server import is_loopback, listen, require_token
 from memline.shared.config.installation import Serve
 from memline.shared.errors import ConfigError, MemlineError
 
@@ -17,17 +17,6 @@ def test_loopback_is_known_by_its_address(host, loopback):
         with pytest.raises(ConfigError, match="a token is needed"):
             require_token(Serve(host=host))
         require_token(Serve(host=host, tokens={"main": "a-token-of-tests"}))
-
-
-def test_an_address_in_use_is_an_error_that_offers_another_port():
-    with listen(Serve(port=0)) as opened:
-        port = opened.getsockname()[1]
-        assert url_of(opened) == f"http://127.0.0.1:{port}"
-
-        with pytest.raises(MemlineError, match="cannot listen") as caught:
-            listen(Serve(port=port))
-
-    assert caught.value.hint == f"memline serve --port {port + 1}"
 
 
 @pytest.mark.parametrize("host", ["not a host", "192.0.2.1"])

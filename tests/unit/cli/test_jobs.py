@@ -37,12 +37,6 @@ def test_jobs_are_a_table_or_json(place, job, capsys):
     assert (listed["id"], listed["files"]) == (job, {"done": 1, "total": 2})
 
 
-def test_a_place_without_jobs_says_so(place, capsys):
-    assert output(place, capsys, "jobs") == "No jobs.\n"
-    assert output(place, capsys, "jobs", "--open") == "No open jobs.\n"
-    assert not place.index_path.exists()
-
-
 def test_a_job_is_shown_by_the_beginning_of_its_id(place, job, capsys):
     shown = output(place, capsys, "jobs", "show", job[:5])
 
@@ -62,15 +56,6 @@ def test_a_job_is_paused_resumed_and_cancelled(place, job, capsys):
         f"main: job {job} is cancelled: 1 text will not be embedded, 1 file will not be read.\n"
     )
     assert output(place, capsys, "jobs", "--open") == "No open jobs.\n"
-
-
-def test_a_job_that_is_not_there_is_an_error_with_what_to_do(place, job, capsys):
-    assert job
-    assert run(place.arguments("jobs", "cancel", "zzz")) == 1
-
-    error = capsys.readouterr().err
-    assert "there is no job 'zzz'" in error
-    assert f"Try: {place.typed('jobs')}" in error
 
 
 def kinds(place):

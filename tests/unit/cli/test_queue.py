@@ -1,6 +1,5 @@
 import json
 import sys
-from typing import Any
 
 import pytest
 
@@ -8,58 +7,6 @@ from memline.producers.cli import run
 from memline.shared.queue import dead_letters
 from memline.shared.queue.dead_letters import DeadLetter
 from tests.support.workspace import remote
-
-REPORT: dict[str, Any] = {
-    "queues": [
-        {
-            "name": "embed",
-            "role": "embed",
-            "waiting": 3,
-            "inFlight": 2,
-            "delayed": 0,
-            "dead": 1,
-            "oldestSeconds": 400.0,
-            "ratePerMinute": 60.0,
-        }
-    ],
-    "backlog": {"files": 7, "wanted": 9, "leased": 4, "failed": 1, "paused": 2, "etaSeconds": 13.0},
-    "agents": [
-        {
-            "agentId": "main",
-            "findings": [],
-            "jobs": [{"id": "5f3a", "agentId": "main", "name": "reindex", "progress": "3 of 10 files read"}],
-        }
-    ],
-    "findings": [
-        {"level": "warning", "agent": None, "what": "no worker is alive", "action": "memline worker store"},
-        {"level": "warning", "agent": "main", "what": "no quota", "action": "memline queue resume"},
-    ],
-    "spending": {
-        "today": {"requests": 3, "tokens": 2_000_000, "cost": 0.04, "unpricedTokens": 0},
-        "thirtyDays": {"requests": 9, "tokens": 4_000_000, "cost": 0.06, "unpricedTokens": 1_000_000},
-        "models": [{"provider": "openai", "model": "small"}],
-    },
-    "workers": [
-        {
-            "role": "embed",
-            "queues": ["embed"],
-            "host": "one",
-            "pid": 7,
-            "version": "1",
-            "threads": 4,
-        }
-    ],
-    "providers": [
-        {
-            "name": "openai",
-            "agentId": "main",
-            "state": "paused",
-            "reason": "no quota",
-            "action": "memline queue resume",
-            "modes": [],
-        }
-    ],
-}
 
 pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1"))
 
@@ -85,7 +32,6 @@ def fleet(place, monkeypatch):
     """A fleet whose Redis is not asked."""
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("MEMLINE_CONFIG", str(place.config))
-    monkeypatch.setattr("memline.producers.cli.queue.fleet_state", lambda *_: REPORT)
 
     def listed(_url, *, error=None, **_):
         return [each for each in LETTERS if not error or error in each.error]
@@ -98,38 +44,6 @@ def fleet(place, monkeypatch):
 def output(capsys, *args, status=0):
     assert run(args) == status
     return capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("fleet")
-def test_the_report_is_a_table_or_json(capsys):
-    shown = " ".join(output(capsys, "queue").split())
-
-    assert "Backlog: 7 files to read, 13 vectors pending, 1 failed, 2 paused, ETA 13 s" in shown
-    assert "Job 5f3a (main), reindex: 3 of 10 files read" in shown
-    assert "warn no worker is alive try: memline worker store warn agent main: no quota" in shown
-    assert "Provider openai (main): paused" in shown
-    assert json.loads(output(capsys, "queue", "--json")) == REPORT
-
-
-@pytest.mark.usefixtures("fleet")
-@pytest.mark.parametrize(
-    ("condition", "is_met"),
-    [
-        ("oldest>300", True),
-        ("oldest < 300", False),
-        ("waiting>2", True),
-        ("dead>1", False),
-        ("backlog>12", True),
-        ("failed>0.5", True),
-        ("workers<2", True),
-        ("paused>0", True),
-        ("open>0", False),
-    ],
-)
-def test_a_condition_that_holds_is_named_and_fails(capsys, condition, is_met):
-    assert run(["queue", "--fail-if", condition]) == int(is_met)
-
-    assert (f"{condition} holds" in capsys.readouterr().err) is is_met
 
 
 @pytest.mark.usefixtures("fleet")

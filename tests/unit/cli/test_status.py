@@ -1,4 +1,3 @@
-import json
 from contextlib import closing
 
 import pytest
@@ -23,16 +22,6 @@ def test_it_says_what_is_behind_and_after_an_index_that_nothing_is(place, capsys
     assert "  Indexed:     1/1 file · 1 chunk\n" in after
     assert "  Dirty:       no\n" in after
     assert "  Embeddings:  unavailable: " in after
-
-
-def test_verbose_names_every_file_that_is_left_out(place, capsys):
-    place.write("memory/binary.md", b"\0\1")
-    place.index()
-
-    run(place.arguments("status", "--verbose", "--json"))
-
-    (report,) = json.loads(capsys.readouterr().out)
-    assert [file["path"] for file in report["files"]] == ["memory/binary.md"]
 
 
 def test_the_cache_line_counts_what_no_chunk_needs(place, capsys):

@@ -29,17 +29,6 @@ def test_the_four_places_are_tried_in_order(home, tmp_path):
     assert config_file.find(by_option, env) == by_option
 
 
-def test_variables_of_other_programs_move_the_default_places(home, tmp_path):
-    env = {"HOME": str(home), "XDG_CONFIG_HOME": str(tmp_path / "x"), "OPENCLAW_STATE_DIR": "~/state"}
-    relative = {"HOME": str(home), "XDG_CONFIG_HOME": "here"}
-
-    assert config_file.default_places(env) == (
-        tmp_path / "x" / "memline" / "config.json5",
-        home / "state" / "openclaw.json",
-    )
-    assert config_file.default_places(relative)[0] == home / ".config" / "memline" / "config.json5"
-
-
 @pytest.mark.parametrize("env", [{}, {"MEMLINE_CONFIG": "/nowhere/c.json5"}])
 def test_a_named_file_that_is_missing_is_an_error(env):
     named = None if env else Path("/nowhere/c.json5")
@@ -88,8 +77,3 @@ def test_a_broken_file_is_reported_with_its_place_and_without_its_content(tmp_pa
     assert caught.value.exit_code == 2
     assert "sk-hush" not in caught.value.message + caught.value.hint
     assert caught.value.__context__ is None or caught.value.__suppress_context__ or b"\xff" in content
-
-
-def test_a_folder_cannot_be_read_as_a_file(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be read"):
-        config_file.read(tmp_path)

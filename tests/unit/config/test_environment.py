@@ -6,23 +6,6 @@ from memline.shared.config import environment
 from memline.shared.errors import ConfigError
 
 
-def test_only_a_leading_tilde_is_the_home_directory():
-    env = {"HOME": "/h"}
-
-    assert environment.expand_user("~", env) == "/h"
-    assert environment.expand_user("~/a", env) == "/h/a"
-    assert environment.expand_user("/a/~/b", env) == "/a/~/b"
-    assert environment.expand_user("~other/a", env) == "~other/a"
-
-
-def test_the_log_is_quiet_text_by_default():
-    assert environment.log_options({}) == ("WARNING", "text")
-    assert environment.log_options({"MEMLINE_LOG_LEVEL": "debug", "MEMLINE_LOG_FORMAT": "JSON"}) == (
-        "DEBUG",
-        "json",
-    )
-
-
 @pytest.mark.parametrize("env", [{"MEMLINE_LOG_LEVEL": "loud"}, {"MEMLINE_LOG_FORMAT": "xml"}])
 def test_a_log_option_that_does_not_exist_is_an_error(env):
     with pytest.raises(ConfigError) as caught:

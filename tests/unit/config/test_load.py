@@ -15,7 +15,6 @@ from memline.shared.config.installation import (
     Serve,
     mask_url,
 )
-from memline.shared.config.schema import ExtraPath
 from memline.shared.errors import ConfigError
 from tests.unit.config.conftest import memory
 
@@ -48,18 +47,6 @@ def test_the_workspace_is_option_then_variable_then_file_then_the_usual_one(read
     assert read().agent().workspace == home / ".openclaw" / "workspace"
 
 
-def test_a_workspace_named_by_hand_has_to_exist(read, tmp_path):
-    with pytest.raises(ConfigError, match=r"no such folder \(named by --workspace\)"):
-        read(workspace=tmp_path / "no" / "where").agent()
-
-
-def test_paths_of_the_file_expand_home_and_begin_at_the_file(read, home, tmp_path):
-    expanded = read({"agents": {"defaults": {"workspace": "~/notes"}}}).agent()
-    relative = read({"agents": {"defaults": {"workspace": "../notes"}}}).agent()
-
-    assert (expanded.workspace, relative.workspace) == (home / "notes", tmp_path.parent / "notes")
-
-
 def test_home_and_state_are_option_then_variable_then_the_usual_place(read, home):
     env = {"MEMLINE_HOME": "~/m", "XDG_DATA_HOME": "/data"}
 
@@ -71,27 +58,6 @@ def test_home_and_state_are_option_then_variable_then_the_usual_place(read, home
 
 
 # -- layers ----------------------------------------------------------------------------------------
-
-
-def test_an_agent_overrides_the_defaults_and_those_the_old_place(read, home):
-    defaults = {"query": {"maxResults": 4}, "extraPaths": ["~/b", " a ", ""]}
-    own = {"query": {"maxResults": 5}, "extraPaths": ["c", {"path": "d", "pattern": "*.md"}]}
-    loaded = read(
-        {
-            "memorySearch": {"query": {"maxResults": 3}, "model": "old", "extraPaths": ["a"]},
-            "agents": {
-                "defaults": {"workspace": "/w", "memorySearch": defaults},
-                "list": [{"id": "main"}, {"id": "work", "memorySearch": own}],
-            },
-        }
-    )
-
-    main, work = loaded.chosen_agents()
-    assert (main.memory.query.max_results, work.memory.query.max_results) == (4, 5)
-    assert main.memory.model == work.memory.model == "old"
-    both = (ExtraPath(path="a"), ExtraPath(path=f"{home}/b"))
-    assert main.memory.extra_paths == both
-    assert work.memory.extra_paths == (*both, ExtraPath(path="c"), ExtraPath(path="d", pattern="*.md"))
 
 
 def test_sessions_need_the_permission_of_each_agent(read):
