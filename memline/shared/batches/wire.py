@@ -23,7 +23,7 @@ import msgspec
 from memline.shared.clock import Clock
 from memline.shared.embedders import gemini, openai
 from memline.shared.embedders.choice import Choice
-from memline.shared.embedders.http import HttpClient, parse_json
+from memline.shared.embedders.http import HttpClient
 from memline.shared.embedders.provider_errors import redact_line
 from memline.shared.embedders.vector_checks import Values
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater, ProviderStop
@@ -323,7 +323,7 @@ KINDS: Mapping[str, type[OpenAI]] = {"openai": OpenAI, "voyage": Voyage, "gemini
 def key_and_row(line: bytes) -> tuple[str, dict[str, Any]]:
     """Parse a line of results; without a key where it is not a row."""
     with suppress(ValueError, RecursionError):
-        row = as_dict(parse_json(line))
+        row = as_dict(msgspec.json.decode(line))
         return str(row.get("custom_id") or row.get("key") or ""), row
     return "", {}
 

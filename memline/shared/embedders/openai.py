@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -104,16 +101,10 @@ def values_of(embedding: Any) -> Values:
     """Return the numbers of one `embedding`, base64 or not. Raises ProviderBrokenAnswer."""
     if isinstance(embedding, str):
         try:
-            return _from_base64(embedding)
-        except (binascii.Error, ValueError):
+            # Strictly, and in 6 us for 1,536 numbers, where base64 takes 30.
+            return msgspec.convert(embedding, bytes)
+        except (msgspec.ValidationError, ValueError):
             raise ProviderBrokenAnswer("a vector is not base64") from None
     if isinstance(embedding, list):
         return embedding
     raise ProviderBrokenAnswer("a vector is missing")
-
-
-def _from_base64(text: str) -> bytes:
-    """Decode base64 strictly: 6 us for 1,536 numbers, where base64 alone takes 30."""
-    with suppress(msgspec.ValidationError):
-        return msgspec.convert(text, bytes)
-    return base64.b64decode(text, validate=True)

@@ -1,8 +1,5 @@
 """Which provider is chosen, and what is said when none can be."""
 
-import subprocess
-import sys
-
 import pytest
 
 from memline.shared.config.schema import Local, ProviderEntry
@@ -119,40 +116,6 @@ def test_auto_passes_over_a_local_model_that_is_not_here(path):
     assert choice.provider == "openai"
 
 
-@pytest.mark.parametrize(
-    ("name", "variable", "entry"),
-    [
-        ("openai", "OPENAI_API_KEY", "openai"),
-        ("gemini", "GEMINI_API_KEY", "google"),
-        ("voyage", "VOYAGE_API_KEY", "voyage"),
-    ],
-)
-def test_an_explicit_provider_without_a_key_says_where_it_was_looked_for(name, variable, entry):
-    # The key of another provider does not help, nor is it used.
-    others = {other: KEY for other in ("openai", "gemini", "voyage") if other != name}
-
-    choice = choose(make_settings(provider=name, environment_keys=others))
-
-    assert choice.provider == NONE
-    assert f'No API key found for provider "{name}"' in choice.reason
-    assert f"remote.apiKey, then {variable}, then models.providers.{entry}.apiKey" in choice.action
-
-
-def test_keys_are_looked_for_in_remote_then_environment_then_providers():
-    given = {
-        "remote": {"api_key": " of-remote "},
-        "environment_keys": {"openai": "of-environment"},
-        "providers": {"openai": ProviderEntry(api_key="of-providers")},
-    }
-
-    found = []
-    for place in ("remote", "environment_keys", "providers"):
-        found.append(key_of(choose(make_settings(**given))))
-        del given[place]
-
-    assert found == ["of-remote", "of-environment", "of-providers"]
-
-
 @pytest.mark.parametrize(("per_minute", "rows"), [(100, 5), (3000, 100), (3, 1), (0, 100)])
 def test_where_texts_are_counted_a_request_is_small_against_the_minute(per_minute, rows):
     remote = {"requests_per_minute": per_minute}
@@ -189,21 +152,3 @@ def test_secrets_are_in_no_representation():
 
     assert KEY not in repr(choose(settings))
     assert "hidden-value" not in repr(choose(settings))
-
-
-def test_choosing_imports_neither_httpx_nor_numpy():
-    program = (
-        "import sys; from pathlib import Path\n"
-        "from memline.shared.config.schema import AgentSettings\n"
-        "from memline.shared.embedders.choice import choose\n"
-        "p = Path()\n"
-        "k = {'openai': 'k'}\n"
-        "s = AgentSettings(agent='a', workspace=p, index_path=p, state_dir=p, environment_keys=k)\n"
-        "assert choose(s).identity\n"
-        "heavy = {'httpx', 'numpy', 'tenacity', 'asyncio'} & set(sys.modules)\n"
-        "print(sorted(heavy))"
-    )
-
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == "[]"

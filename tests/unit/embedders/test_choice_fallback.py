@@ -1,7 +1,7 @@
 import pytest
 from msgspec.structs import replace
 
-from memline.shared.embedders.choice import NONE, choose, choose_fallback, choose_for_identity
+from memline.shared.embedders.choice import choose, choose_fallback, choose_for_identity
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderStop
 from memline.shared.providers import GEMINI_PROMPTS, GEMINI_TASKS
@@ -51,35 +51,6 @@ def test_the_fallback_inherits_nothing_of_the_first_provider(name, identity, url
     assert not choice.endpoint.headers
     assert choice.caps
     assert choice.caps.max_rows == rows
-
-
-def test_when_the_fallback_fails_too_both_reasons_are_told():
-    choice = choose(make_settings(provider="openai", fallback="voyage"))
-
-    assert choice.provider == NONE
-    assert choice.reason == (
-        'No API key found for provider "openai"\n\n'
-        'Fallback to voyage failed: No API key found for provider "voyage"'
-    )
-
-
-def test_there_is_no_fallback_to_the_provider_that_stopped():
-    settings = make_settings(provider="openai", fallback="openai", environment_keys={"openai": KEY})
-
-    assert choose_fallback(settings, choose(settings)) is None
-
-
-def test_an_older_model_of_the_same_endpoint_can_still_be_asked(server):
-    old = choose(make_settings(remote={"base_url": server.url}, model="old"))
-    settings = make_settings(remote={"base_url": server.url}, model="new")
-    assert old.identity
-
-    embedder = choose_for_identity(settings, old.identity, old.base_url).build()
-    embedder.embed_query("x", timeout_s=60)
-    embedder.close()
-
-    assert embedder.identity == old.identity
-    assert server.requests[0].body["model"] == "old"
 
 
 @pytest.mark.parametrize(

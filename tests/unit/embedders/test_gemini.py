@@ -20,30 +20,6 @@ def server():
         yield running
 
 
-def test_texts_go_out_in_one_request_with_the_task_type_of_documents(server, connect):
-    connect(server.url, provider="gemini").embed_documents(TEXTS)
-
-    (sent,) = server.requests
-    model = "models/gemini-embedding-001"
-    assert sent.body == {
-        "requests": [
-            {"model": model, "taskType": "RETRIEVAL_DOCUMENT", "content": {"parts": [{"text": text}]}}
-            for text in TEXTS
-        ]
-    }
-    assert sent.headers["x-goog-api-key"] == KEY
-    assert "authorization" not in sent.headers
-
-
-def test_a_question_goes_out_with_the_task_type_of_questions(server, connect):
-    connect(server.url, provider="gemini").embed_query("where?", timeout_s=60)
-
-    assert server.requests[0].body == {
-        "taskType": "RETRIEVAL_QUERY",
-        "content": {"parts": [{"text": "where?"}]},
-    }
-
-
 def test_shortened_vectors_are_asked_for_and_made_unit_length(server, connect):
     embedder = connect(server.url, provider="gemini", output_dimensionality=64)
 

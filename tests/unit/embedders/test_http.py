@@ -1,13 +1,12 @@
 """HTTP to a provider: attempts and time limits, certificates, and files of any length without the key."""
 
-import math
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import pytest
 
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.http import HttpClient, parse_json
+from memline.shared.embedders.http import HttpClient
 from memline.shared.embedders.openai import OpenAIEmbedder
 from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, noted_attempts
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
@@ -38,16 +37,6 @@ def ask(clock):
         client.close()
 
 
-def test_a_redirect_at_the_same_place_keeps_the_key(ask):
-    with EmbeddingServer(key=KEY) as server:
-        file = server.batches.add_file(b"one\ntwo\n")
-        server.batches.control({"faults": {"output": [f"redirect:/v1/files/{file}/content"]}})
-
-        got = b"".join(ask(server.url).download(f"/files/{file}/content", what="content"))
-
-    assert got == b"one\ntwo\n"
-
-
 def test_a_redirect_to_another_place_is_followed_without_the_key(ask):
     with EmbeddingServer(key=KEY) as server, EmbeddingServer(key=KEY) as other:
         file = other.batches.add_file(b"one\n")
@@ -59,27 +48,19 @@ def test_a_redirect_to_another_place_is_followed_without_the_key(ask):
     assert (caught.value.status, other.batches.calls["output"]) == (401, 1)
 
 
-def test_a_circle_of_redirects_ends(ask):
+@pytest.mark.parametrize(
+    "target",
+    ["/v1/files/x/content", "ftp://example.com/x", "http://", "http://[", "//", "file:///etc/passwd"],
+)
+def test_a_redirect_in_a_circle_or_to_nowhere_is_an_error(ask, target):
     with EmbeddingServer() as server:
-        file = server.batches.add_file(b"one\n")
-        server.batches.control({"faults": {"output": f"redirect:/v1/files/{file}/content"}})
-
-        with pytest.raises(ProviderStop):
-            list(ask(server.url).download(f"/files/{file}/content", what="content"))
-
-        assert server.batches.calls["output"] <= 5
-
-
-@pytest.mark.parametrize("target", ["ftp://example.com/x", "http://", "http://[", "//", "file:///etc/passwd"])
-def test_a_redirect_to_nowhere_is_an_error(ask, target):
-    with EmbeddingServer() as server:
-        file = server.batches.add_file(b"one\n")
         server.batches.control({"faults": {"output": f"redirect:{target}"}})
 
         with pytest.raises(ProviderError) as caught:
-            list(ask(server.url).download(f"/files/{file}/content", what="content"))
+            list(ask(server.url).download("/files/x/content", what="content"))
 
-    assert caught.value.kind in ("stop", "later")
+        assert caught.value.kind in ("stop", "later")
+        assert server.batches.calls["output"] <= 7
 
 
 def test_no_other_call_follows_a_redirect(ask):
@@ -213,14 +194,3 @@ def test_an_untrusted_certificate_stops_at_once_and_says_how_to_trust_it(server,
 
     assert (refused, trusted.status) == (1, 200)
     assert "SSL_CERT_FILE" in caught.value.hint
-
-
-def test_json_that_msgspec_refuses_is_read_all_the_same():
-    assert parse_json(b'{"data": [0.1, 1, -2e-3], "data": [0.1]}') == {"data": [0.1]}
-    assert parse_json('["\\ud800"]') == ["\ud800"]
-    assert math.isnan(parse_json(b"[NaN]")[0])
-    for broken in (b"", b"[1,", b"<html>", b'"\xff"', b"[1] 2"):
-        with pytest.raises(ValueError):
-            parse_json(broken)
-    with pytest.raises(RecursionError):
-        parse_json(b"[" * 200_000)

@@ -5,24 +5,13 @@ import socket
 
 import pytest
 
-from memline.shared.config.schema import ProviderEntry
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.openai import OpenAIEmbedder, values_of
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderStop
-from tests.support.fake_embedder import FakeEmbedder
 from tests.unit.embedders.conftest import KEY
 
 TEXTS = ["alpha notes", "beta plan", "会議 gamma"]
-
-
-@pytest.mark.parametrize("fault", ["", "floats", "no-base64", "permuted", "no-index", "no-index,floats"])
-def test_vectors_come_in_the_order_of_the_texts(server, connect, fault):
-    server.control({"fault": fault})
-
-    vectors = connect(server.url).embed_documents(TEXTS)
-
-    assert vectors == FakeEmbedder().embed_documents(TEXTS)
 
 
 def test_dimensions_of_a_public_model_are_known_before_the_first_answer(server):
@@ -35,47 +24,6 @@ def test_dimensions_of_a_public_model_are_known_before_the_first_answer(server):
         embedder.embed_documents(TEXTS)
 
     embedder.close()
-
-
-def test_dimensions_asked_for_are_sent_and_checked(server, connect):
-    vectors = connect(server.url, output_dimensionality=64).embed_documents(TEXTS)
-
-    assert server.requests[0].body["dimensions"] == 64
-    assert {len(vector) for vector in vectors} == {256}
-
-
-def test_a_server_without_base64_is_asked_for_it_once(server, connect):
-    server.control({"fault": "no-base64"})
-    embedder = connect(server.url)
-
-    embedder.embed_documents(TEXTS)
-    embedder.embed_documents(TEXTS)
-
-    asked = ["encoding_format" in request.body for request in server.requests]
-    assert asked == [True, False, False]
-
-
-def test_the_request_names_model_key_and_program(server, connect):
-    connect(server.url, model="openai/some-model").embed_documents(TEXTS)
-
-    sent = server.requests[0]
-    assert sent.body["model"] == "some-model"
-    assert sent.body["input"] == TEXTS
-    assert sent.headers["authorization"] == f"Bearer {KEY}"
-    assert sent.headers["user-agent"].startswith("memline/")
-    assert sent.headers["content-type"] == "application/json"
-
-
-def test_later_headers_win_whatever_their_case_and_may_replace_the_key(server, connect):
-    entry = ProviderEntry(headers={"X-One": "entry", "X-Two": "entry", "AUTHORIZATION": "Bearer of-entry"})
-    remote = {"headers": {"x-two": "remote", "authorization": "Bearer of-remote"}}
-
-    connect(server.url, providers={"openai": entry}, remote=remote).embed_documents(TEXTS)
-
-    headers = server.requests[0].headers
-    assert headers["x-one"] == "entry"
-    assert headers["x-two"] == "remote"
-    assert headers["authorization"] == "Bearer of-remote"
 
 
 def test_user_and_password_of_the_address_are_sent_as_a_header_and_never_shown(server, connect):

@@ -4,7 +4,6 @@ import pytest
 
 from memline.shared.embedders.request import embed
 from memline.shared.errors import ProviderTooBig
-from tests.support.embedding_server import GeminiServer
 from tests.support.fake_embedder import FakeEmbedder
 
 
@@ -68,27 +67,6 @@ def test_bad_texts_fail_alone_and_their_neighbours_are_embedded(server, connect,
     assert (outcome.error, outcome.max_rows, outcome.max_tokens) == (None, 0, 0)
 
 
-@pytest.mark.parametrize("at", [0, 2])
-def test_a_text_on_which_the_server_always_fails_does_not_hold_up_the_others(server, connect, at):
-    server.control({"fault": "500-text:POISON"})
-
-    outcome = embed(connect(server.url), texts(3, **{f"at_{at}": "POISON"}))
-
-    assert missing(outcome) == [at]
-    assert kinds(outcome) == [(at, "broken")]
-    assert outcome.error is None
-
-
-def test_one_text_too_big_alone_fails_and_teaches_no_cap_of_a_request(server, connect):
-    server.control({"fault": "max-text-tokens:50"})
-
-    outcome = embed(connect(server.url), texts(16, at_5="long " * 100))
-
-    assert kinds(outcome) == [(5, "too_big")]
-    assert (outcome.max_rows, outcome.max_tokens, outcome.error) == (0, 0, None)
-    assert len(server.requests) <= 10
-
-
 @pytest.mark.parametrize("count", [1, 2, 256])
 @pytest.mark.parametrize(
     ("fault", "kind", "calls"),
@@ -146,25 +124,6 @@ def test_later_and_stop_end_the_calls_and_keep_what_came(server, connect, script
     assert len(server.requests) == count
 
 
-def test_a_call_of_many_texts_that_takes_too_long_ends_and_asks_for_smaller_ones(server, connect):
-    server.control({"fault": "hang"})
-
-    outcome = embed(connect(server.url, timeout_s=0.3), texts(16))
-
-    assert (outcome.error.kind, outcome.max_rows, outcome.failures) == ("split", 8, [])
-    assert "no answer within 0.3 s, for 16 texts" in outcome.error.message
-    assert len(server.requests) == 1
-
-
-def test_a_single_text_that_takes_too_long_fails_where_the_server_works(server, connect):
-    server.control({"fault": "hang:POISON"})
-
-    outcome = embed(connect(server.url, timeout_s=0.3), ["POISON"])
-
-    assert (kinds(outcome), outcome.error, outcome.max_rows) == ([(0, "broken")], None, 0)
-    assert "timeoutSeconds" in outcome.failures[0][1].hint
-
-
 class Slow(FakeEmbedder):
     """Takes as many seconds as it gets texts, at most 25."""
 
@@ -188,20 +147,6 @@ def test_no_call_begins_when_the_time_of_one_is_over(clock):
     assert embedder.calls == [100, 25, 25, 25]
     assert missing(outcome) == list(range(75, 100))
     assert outcome.error.kind == "split"
-
-
-def test_an_answer_within_a_quarter_of_the_time_is_quick(clock):
-    assert embed(Slow(clock), texts(15), timeout_s=60, clock=clock).quick_rows == 15
-    assert embed(Slow(clock), texts(16), timeout_s=60, clock=clock).quick_rows == 0
-
-
-def test_a_quota_of_a_minute_that_is_less_than_the_request_is_learned_from_its_value(connect):
-    with GeminiServer(fault="text-quota:8") as gemini:
-        outcome = embed(connect(gemini.url, provider="gemini"), texts(30))
-
-    assert (outcome.error.kind, outcome.error.retry_after_s) == ("later", 1)
-    # Half: what else uses the key takes of it too.
-    assert (outcome.max_rows, outcome.error_rows) == (4, 30)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from memline.shared.embedders.choice import choose
 from memline.shared.embedders.request import embed
 from memline.shared.errors import ProviderStop, ProviderTooBig
 from tests.support.embedding_server import VoyageServer
-from tests.support.fake_embedder import FakeEmbedder
 from tests.unit.embedders.conftest import KEY, make_settings
 
 TEXTS = ["alpha notes", "beta plan"]
@@ -16,32 +15,6 @@ TEXTS = ["alpha notes", "beta plan"]
 def server():
     with VoyageServer(key=KEY) as running:
         yield running
-
-
-def test_texts_and_questions_go_out_with_their_input_type(server, connect):
-    embedder = connect(server.url, provider="voyage", model="voyage/voyage-4")
-
-    embedder.embed_documents(TEXTS)
-    embedder.embed_query("where?", timeout_s=60)
-
-    texts, question = server.requests
-    assert texts.body == {
-        "model": "voyage-4",
-        "input": TEXTS,
-        "input_type": "document",
-        "truncation": False,
-        "encoding_format": "base64",
-    }
-    assert question.body == {**texts.body, "input": ["where?"], "input_type": "query"}
-    assert texts.headers["authorization"] == f"Bearer {KEY}"
-
-
-def test_dimensions_are_asked_for_by_their_name_there(server, connect):
-    vectors = connect(server.url, provider="voyage", output_dimensionality=256).embed_documents(TEXTS)
-
-    assert server.requests[0].body["output_dimension"] == 256
-    assert "dimensions" not in server.requests[0].body
-    assert vectors == FakeEmbedder(dims=256).embed_documents(TEXTS)
 
 
 def test_dimensions_that_the_model_does_not_have_stop_with_the_key_to_change(server, connect):
