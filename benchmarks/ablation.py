@@ -31,7 +31,6 @@ from memline.shared.search import (
     matches,
     passages,
     question,
-    ranking,
     scorer,
     service,
     terms,
@@ -100,7 +99,7 @@ PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "without the lift of a day": partial(_changed, (lifts, "DAY", 0.0)),
     "with the light words of a question": partial(_changed, (question, "light_words", lambda words: ())),
     "12 terms of a question instead of 24": partial(_changed, (scorer, "MAX_TERMS", 12)),
-    "each chunk cited alone": partial(_changed, (ranking, "passages", _alone)),
+    "each chunk cited alone": partial(_changed, (service, "passages", _alone)),
 }
 
 #: The same of what is done beside vectors.

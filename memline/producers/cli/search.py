@@ -50,7 +50,7 @@ _COUNT = click.IntRange(1)
     "--tag",
     multiple=True,
     metavar="TAG",
-    help="Only notes with this tag, or one below it (boat/dinghy for boat); of several, or a,b, with all.",
+    help="Only notes with this tag, or one below it (boat/dinghy for boat); of several, with all.",
 )
 @click.option(
     "--since",

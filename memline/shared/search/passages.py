@@ -7,7 +7,7 @@ chunk and a half, six hits have .018 more of the evidence in conversations and .
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
+from itertools import accumulate, islice
 
 from memline.shared.search.matches import Row
 from memline.shared.sources.tokens import weighted_length
@@ -21,16 +21,11 @@ MOST_OF = 0.5
 
 
 class Passage:
-    """Lines of a file that are shown as one hit, and the chunks that they come from, the best first."""
+    """Lines of a file that are shown as one hit, and its best chunk."""
 
     def __init__(self, best: Row) -> None:
-        self.chunks = [best]
-        self.start, self.end = best.start, best.end
+        self.best, self.start, self.end = best, best.start, best.end
         self.lines = best.text.split("\n")
-
-    @property
-    def best(self) -> Row:
-        return self.chunks[0]
 
     @property
     def is_of_file(self) -> bool:
@@ -42,32 +37,26 @@ class Passage:
 
         `most`: the weight of a passage.
         """
-        if row.start > self.end + 1 or row.end < self.start - 1:
-            return False
         other = Passage(row)
-        first = max(row.start, self.start)
-        both = max(0, min(row.end, self.end) + 1 - first)
-        mine, theirs = self.lines[first - self.start :], other.lines[first - row.start :]
         above = other.lines[: max(0, self.start - row.start)]
         below = other.lines[max(0, self.end + 1 - row.start) :]
-        is_same = self.is_of_file and other.is_of_file and mine[:both] == theirs[:both]
-        if not is_same or (above and below):
+        is_near = row.start <= self.end + 1 and row.end >= self.start - 1
+        if not (is_near and self.is_of_file and other.is_of_file) or (above and below):
+            return False
+        first = max(row.start, self.start)
+        both = zip(self.lines[first - self.start :], other.lines[first - row.start :], strict=False)
+        if any(mine != its for mine, its in both):
             return False
         # The nearest first.
-        new = below or above[::-1]
-        room, fitting = most - weighted_length("\n".join(self.lines)), list[str]()
-        for line in new:
-            room -= weighted_length(line) + 1
-            if room < 0:
-                break
-            fitting.append(line)
+        new, room = below or above[::-1], most - weighted_length("\n".join(self.lines))
+        sizes = accumulate(weighted_length(line) + 1 for line in new)
+        fitting = new[: sum(size <= room for size in sizes)]
         if sum(map(len, fitting)) < MOST_OF * sum(map(len, new)):
             return False
         if below:
             self.lines, self.end = [*self.lines, *fitting], self.end + len(fitting)
         else:
             self.lines, self.start = [*fitting[::-1], *self.lines], self.start - len(fitting)
-        self.chunks.append(row)
         return True
 
 

@@ -76,7 +76,7 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
         if not is_storable(text):
             raise not_utf_8(text)
     for text in _texts(request.tag):
-        if not any(map(tag_key, filter(str.strip, text.split(",")))):
+        if not tag_key(text.strip(" ,")):
             raise BadRequest(f"{text[:80]!r} is not a tag", hint="give a tag such as boat or boat/dinghy")
     return request
 
@@ -143,11 +143,7 @@ def files_within(
         ):
             files[file_id] = mtime_ns / 1e9
     for tag in filter(None, _texts(request.tag)):
-        # `a,b` is two, unless a note has that as one.
         tagged = files_of_tag(connection, tag_key(tag))
-        parts = [*filter(str.strip, tag.split(","))]
-        if not tagged and len(parts) > 1:
-            tagged = set.intersection(*(files_of_tag(connection, tag_key(each)) for each in parts))
         files = {file_id: seconds for file_id, seconds in files.items() if file_id in tagged}
     if bounds == (date.min, date.max):
         return [*files]

@@ -96,16 +96,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
 
-    def __len__(self) -> int:
-        return len(self.hits)
-
-    def __getitem__(self, number: int) -> Hit:
-        return self.hits[number]
-
-    def __bool__(self) -> bool:
-        # One without hits is an answer too.
-        return True
-
     def to_json(self) -> dict[str, Any]:
         hits = {"results": [hit.to_json() for hit in self.hits], "totalResults": len(self.hits)}
         more = to_json(self, "stale", "warning", "action", without=("hits",), behind=to_json(self.behind))
@@ -117,10 +107,9 @@ def pattern_of(matched: Iterable[str]) -> re.Pattern[str] | None:
 
     An underscore ends a word, as in the full-text index: `ERR` of `ERR_CONN_42` is found.
     """
-    longest = sorted({word for word in matched if word}, key=lambda word: (-len(word), word))
+    longest = sorted({*matched} - {""}, key=lambda word: (-len(word), word))
     # A character of a dense script may stand inside of a run, another word only by itself.
     parts = [re.escape(word) for word in longest if has_dense(word)]
-    if plain := [re.escape(word) for word in longest if not has_dense(word)]:
-        # Together: each look around a word takes as long to compile as the word.
-        parts.append(rf"(?<![^\W_])(?:{'|'.join(plain)})(?![^\W_])")
+    if words := "|".join(re.escape(word) for word in longest if not has_dense(word)):
+        parts.append(rf"(?<![^\W_])(?:{words})(?![^\W_])")
     return re.compile("|".join(parts), re.IGNORECASE) if parts else None

@@ -8,25 +8,55 @@ A part that cannot work is named in the answer and the others go on; an empty li
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from sqlite3 import Connection
+from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import Query
+from memline.shared.embedders.protocol import LateVector
 from memline.shared.errors import ProviderError
 from memline.shared.finding import Finding, warning
-from memline.shared.index import identities, ledger
+from memline.shared.index import identities, ledger, token_rows
 from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
 from memline.shared.packages import lack, remedy
-from memline.shared.search.question import analyse
-from memline.shared.search.ranking import Ranking
+from memline.shared.search import fusion, vectors
+from memline.shared.search.lifts import lifts_of
+from memline.shared.search.matches import CHUNKS, Matches, Row
+from memline.shared.search.passages import WINDOW, Passage, passages
+from memline.shared.search.question import Question, analyse
 from memline.shared.search.request import SearchRequest, day_bounds, files_within, filters_of, today_of
-from memline.shared.search.results import Answer
+from memline.shared.search.results import Answer, Hit
+from memline.shared.search.scorer import score
 from memline.shared.search.search_index import SearchIndex
+from memline.shared.search.snippets import matched, snippet
+from memline.shared.search.terms import Words
 from memline.shared.search.vectors import Comparison
+from memline.shared.words import counted
+
+#: Candidates by words, and by vectors, for each step of `candidateMultiplier`. How many hits are asked for
+#: has no part in it, so that fewer are a prefix of more.
+POOL_STEP = 25
+
+#: Missing words that a notice names; the answer has all of them.
+MOST_NAMED = 12
+
+#: Why a search in a group may find nothing.
+PRIVATE = "; what is private, MEMORY.md and past conversations, was not searched"
+
+# CROSS JOIN: the few that are given first.
+_COPIES = (
+    "SELECT mine.id, path FROM chunks AS mine CROSS JOIN chunks AS other"
+    " ON other.text_hash = mine.text_hash AND other.file_id <> mine.file_id"
+    " JOIN files ON files.id = other.file_id WHERE mine.id IN (SELECT value FROM json_each(?1))"
+    " AND (?2 IS NULL OR other.file_id IN (SELECT value FROM json_each(?2)))"
+)
 
 #: Returns what embeds a question under an identity, as the rows of the index allow it now. That is called
 #: with no transaction open, and raises a ProviderError: at once, while the provider may not be asked.
@@ -67,13 +97,13 @@ def retrieve(
         # What was indexed while a source was switched on is not shown once it is off.
         is_limited = filters_of(request) or (sources and ledger.has_others(connection, sources))
         files = json_ids(files_within(connection, request, bounds, sources)) if is_limited else None
-        vectors = None if asked is None else _compared(index, active, *asked, findings)
-        search = Ranking(index.matches, request, question, settings, files)
-        hits = search.hits(search.ranked(vectors, now), chunk_tokens * 3 // 2)
+        compared = None if asked is None else _compared(index, active, *asked, findings)
+        search = _Search(index.matches, question, settings, files, explain=request.explain)
+        hits = search.hits(search.ranked(compared, now), chunk_tokens * 3 // 2)
         return Answer(
             hits=hits,
             mode=search.mode,
-            notice=search.notice(hits),
+            notice=search.notice(hits) + PRIVATE * (not hits and not request.private),
             missing=search.words.missing,
             findings=tuple(findings),
             provider=active.identity.provider if active else "none",
@@ -119,3 +149,150 @@ def _compared(
         what = f"only keywords are searched: {lacks}"
         findings.append(warning("vectors_unavailable", what, remedy("numpy")))
     return compared
+
+
+class _Search(Struct):
+    """The state of one search; its steps fill it in."""
+
+    matches: Matches
+    question: Question
+    settings: Query
+    #: JSON array of the ids of the files to stay in; None for all.
+    files: str | None
+    explain: bool
+    #: hybrid, keyword or vector.
+    mode: str = "keyword"
+    #: What the words say; empty where vectors alone are asked.
+    words: Words = field(default_factory=Words)
+    #: Chunk -> what is added to it, its cosine, its late interaction, and what orders it.
+    lifts: dict[int, float] = {}
+    cosines: dict[int, float] = {}
+    late: dict[int, float] = {}
+    fused: dict[int, float] = {}
+
+    def ranked(self, backend: Comparison | None, now: float) -> list[int]:
+        """Score and order the candidates, the best first."""
+        hybrid, matches = self.settings.hybrid, self.matches
+        pool = max(POOL_STEP * hybrid.candidate_multiplier, self.settings.max_results)
+        if hybrid.enabled or backend is None:
+            self.words = score(matches, self.question, self.files, pool)
+        self.lifts = lifts_of(matches, self.question, self.words, self.files, pool)
+        if backend is not None:
+            self.mode = "hybrid" if hybrid.enabled else "vector"
+            self._compare(backend, pool)
+        self.fused = fusion.fuse(self.mode, self.words, self.cosines, self.late, self.lifts, hybrid)
+        sure, least = self.words.sums.keys() | self.lifts.keys(), self.settings.min_score
+        best = [each for each in self.fused if each in sure or self.cosines[each] >= least]
+        if hybrid.temporal_decay.enabled:
+            rows, days = matches.read(best), hybrid.temporal_decay.half_life_days
+            self.fused |= {each: self.fused[each] * fusion.decay(rows[each], now, days) for each in best}
+        return sorted(best, key=lambda each: (-self.fused[each], each))
+
+    def _compare(self, backend: Comparison, pool: int) -> None:
+        """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
+        connection, cosine_of = self.matches.connection, dict(backend.top(pool, self.files))
+        nearest = vectors.chunks_of(connection, cosine_of, self.files).items()
+        known = dict(sorted(nearest, key=lambda each: -cosine_of[each[1]])[:pool])
+        others = {*self.words.sums, *self.lifts}.difference(known)
+        known |= vectors.vectors_of(connection, backend.identity_id, others)
+        cosine_of |= backend.cosines({*known.values()}.difference(cosine_of))
+        self.cosines = {
+            each: round(cosine_of[row_id], fusion.DECIMALS)
+            for each, row_id in known.items()
+            if row_id in cosine_of
+        }
+        vector = backend.query
+        if not isinstance(vector, LateVector):
+            return
+        tokens_of = token_rows.read(connection, known.values())
+        packed = [(each, tokens_of[row_id]) for each, row_id in known.items() if row_id in tokens_of]
+        if packed:
+            # Here, because only local models have token vectors, and numpy costs 110 ms.
+            from memline.shared.search import late
+
+            fitted = token_rows.projection(connection, backend.identity_id)
+            rarity = dict.fromkeys(self.question.light, 0.0) | self.words.rarity
+            scores = late.scores(self.question.text, vector.tokens, rarity, packed, fitted)
+            self.late = {chunk_id: round(each, fusion.DECIMALS) for chunk_id, each in scores.items()}
+
+    def _in_order(self, best: Sequence[int]) -> Iterator[Row]:
+        """Read chunks in their order, some at a time, each text once; ties by path and line."""
+        texts, known = set[bytes](), self.words.rows
+        for at in range(0, len(best), WINDOW):
+            some = best[at : at + WINDOW]
+            known |= self.matches.read(each for each in some if each not in known)
+            rows = [known[each] for each in some]
+            for row in sorted(rows, key=lambda row: (-self.fused[row.id], row.path, row.start)):
+                if row.text_hash not in texts:
+                    texts.add(row.text_hash)
+                    yield row
+
+    def hits(self, best: Sequence[int], max_tokens: int) -> tuple[Hit, ...]:
+        """Make hits of the best candidates, with the part of their text that answers."""
+        is_missing = {term.typed for term in self.question.terms} - {""} == {*self.words.missing} != set()
+        is_far = max(self.cosines.values(), default=-1.0) < self.settings.min_score
+        if is_missing and is_far and not self.lifts:
+            # Nothing but beginnings and corrected words: a near miss.
+            best = best[:1]
+        rows, mmr = self._in_order(best), self.settings.hybrid.mmr
+        if mmr.enabled:
+            pool = [*islice(rows, fusion.MMR_POOL)]
+            rows = chain(fusion.diversify(pool, self.fused, mmr.lambda_), rows)
+        chosen = passages(rows, wanted=self.settings.max_results, max_tokens=max_tokens)
+        copies: dict[int, set[str]] = {}
+        values = (json_ids(each.best.id for each in chosen), self.files)
+        for chunk_id, path in self.matches.connection.execute(_COPIES, values):
+            copies.setdefault(chunk_id, set()).add(path)
+        # A share of the question that was found lowers all scores.
+        most = max(self.words.sums.values(), default=0.0)
+        quality = most / (most + self.words.mass) if most and not self.cosines else 1.0
+        return tuple(self._hit(each, sorted(copies.get(each.best.id, ())), quality) for each in chosen)
+
+    def _hit(self, passage: Passage, copies: Sequence[str], quality: float) -> Hit:
+        best, words = passage.best, self.words
+        part = snippet(passage.lines, words.needles)
+        root = math.sqrt(2 * self.fused[best.id] * quality)
+        has_title = not best.title or best.heading.partition(" > ")[0] == best.title
+        shown = (passage.start + part.first, passage.start + part.last) if passage.is_of_file else (0, 0)
+        return Hit(
+            path=best.path,
+            start_line=passage.start,
+            end_line=passage.end,
+            shown=shown,
+            score=round(root / (root + 1), fusion.DECIMALS),
+            vector_score=self.cosines.get(best.id, 0.0),
+            text_score=round(words.coverage(best.id), fusion.DECIMALS),
+            snippet=part.text,
+            source=best.source,
+            heading=best.heading if has_title else " > ".join(filter(None, (best.title, best.heading))),
+            also_in=tuple(copies),
+            matched=matched(part.text, words.needles),
+            explanation=self._explanation(best.id) if self.explain else None,
+        )
+
+    def _explanation(self, chunk_id: int) -> dict[str, Any]:
+        return {
+            "terms": [each.term.label for each in self.words.lookups if each.weight(chunk_id)],
+            "sum": round(self.words.sums.get(chunk_id, 0.0), fusion.DECIMALS),
+            "cosine": self.cosines.get(chunk_id),
+            "late": self.late.get(chunk_id),
+            "rank": 1 + sum(other > self.fused[chunk_id] for other in self.fused.values()),
+        }
+
+    def notice(self, hits: Sequence[Hit]) -> str:
+        """Say why the list is as it is: words that no note has, private notes that were not read."""
+        if not hits:
+            return self._reason_of_nothing()
+        missing = self.words.missing
+        named = ", ".join(missing[:MOST_NAMED]) + " …" * (len(missing) > MOST_NAMED)
+        return f"nothing that was searched holds: {named}" if missing else ""
+
+    def _reason_of_nothing(self) -> str:
+        if not self.matches.total(CHUNKS):
+            return "the index has no notes"
+        if self.files == "[]":
+            return "no file is within the filters"
+        if self.fused:
+            weak = f"only {counted(len(self.fused), 'hit')} by meaning"
+            return f"no term was found, and {weak}, weaker than minScore {self.settings.min_score:g}"
+        return "nothing in the notes matches"

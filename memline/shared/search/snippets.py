@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from memline.shared.search.scorer import places
@@ -45,10 +45,7 @@ def snippet(lines: Sequence[str], needles: Sequence[Needle]) -> Snippet:
     first, last = 0, len(lines)
     if skipped or sum(sizes) > MAX_CHARS:
         evidence = _evidence(lines, needles)
-        of_front, of_rest = (
-            {term for each in some for term in each} for some in (evidence[:skipped], evidence[skipped:])
-        )
-        if of_front - of_rest or not any(map(str.strip, lines[skipped:])):
+        if {*chain(*evidence[:skipped])} - {*chain(*evidence[skipped:])} or not any(lines[skipped:]):
             skipped = 0
         first, last = _best_run(sizes, evidence, skipped)
     # What stands around it, as much on both sides.
@@ -117,13 +114,8 @@ def _best_run(sizes: Sequence[int], evidence: Sequence[Mapping[int, float]], ski
 
 def _cut(line: str, needles: Sequence[Needle]) -> str:
     """Cut at most MAX_CHARS of a longer line, around the first word that was found."""
-    room, low = MAX_CHARS - 2, line.lower()
+    low = line.lower()
     place = min((at for needle, _, _ in needles if (at := low.find(needle)) >= 0), default=0)
-    start = max(0, min(place - 60, len(line) - room))
-    if start and 0 <= (space := line.find(" ", start, start + 60)) < place:
-        start = space + 1
-    part = line[start : start + room]
-    is_open = start + room < len(line)
-    if is_open and (space := part.rfind(" ", room - 60)) > 0:
-        part = part[:space]
-    return "…" * bool(start) + part.strip() + "…" * is_open
+    start = max(0, min(place - 60, len(line) - MAX_CHARS + 2))
+    end = start + MAX_CHARS - 2
+    return "…" * bool(start) + line[start:end].strip() + "…" * (end < len(line))

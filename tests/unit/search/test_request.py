@@ -114,10 +114,6 @@ def test_a_question_that_excludes_finds_the_other_notes_alone(filled, index):
         ("boat/dinghy", {"a.md"}),
         (("boat", "sail"), {"b.md"}),
         (("boat", "none"), set()),
-        ("boat,sail", {"b.md"}),
-        (("boat, #sail,",), {"b.md"}),
-        # Not a filter that lets all pass: a program may have two empty names to join.
-        (",", set()),
         # A name that Logseq or YAML gave in brackets or quotes may have a comma.
         ("red, white", {"d.md"}),
         ("12", set()),
