@@ -235,14 +235,12 @@ class Memory:
         """
         return self._backend.lint(private=sees_private(self.settings, chat))
 
-    def append(
-        self, text: str, *, target: str = "daily", heading: str = "", chat: Chat | None = None
-    ) -> Entry:
+    def append(self, text: str, *, target: str = "daily", chat: Chat | None = None) -> Entry:
         """Write one entry into today's log, or with `target="longTerm"` into MEMORY.md, and index it.
 
         Raises BadRequest for an entry that is empty or too long, and AppendRefused when it cannot be written.
         """
-        entry = append(self.settings, text, target=target, heading=heading, chat=chat, clock=self._clock)
+        entry = append(self.settings, text, target=target, chat=chat, clock=self._clock)
         # It is found by its words from now on. It is in its note even if the index has a problem, and the
         # next search reports that.
         with suppress(IndexFault):

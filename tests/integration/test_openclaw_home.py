@@ -114,9 +114,7 @@ def test_sessions_in_rows_are_followed_and_stay_when_they_are_deleted(home, open
 
     # A search brings in what grew.
     assert citations(memory, "walrus") == ["sessions/abc.jsonl#L2-L3"]
-    assert [str(each) for each in targets_of_session(agent_of(home), "agent:main:dm:anna")] == [
-        "sessions/abc.jsonl"
-    ]
+    assert [str(each) for each in targets_of_session(agent_of(home), "abc")] == ["sessions/abc.jsonl"]
     database.delete("abc")
     memory.index()
     # OpenClaw deleted it: it stays until it is forgotten.

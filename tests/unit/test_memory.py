@@ -154,7 +154,7 @@ def test_in_a_group_the_long_term_note_is_left_out_refused_and_not_written(memor
 def test_an_entry_is_found_by_the_next_search(memory):
     with memory:
         memory.search("x")
-        entry = memory.append("Ada prefers tea.", heading="People")
+        entry = memory.append("Ada prefers tea.")
 
         assert memory.search("Ada tea").hits[0].path == entry.path
         assert memory.get(entry.citation).text == entry.text

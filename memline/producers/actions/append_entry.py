@@ -16,16 +16,12 @@ from memline.shared.words import counted
 #: A note that an agent writes grows no larger than this.
 MAX_NOTE_BYTES = 1_048_576
 
-#: Characters of a heading at most.
-MAX_HEADING_CHARS = 120
-
 
 def append(
     settings: AgentSettings,
     text: str,
     *,
     target: str = "daily",
-    heading: str = "",
     chat: Chat | None = None,
     clock: Clock,
 ) -> Entry:
@@ -43,14 +39,11 @@ def append(
             f"the long-term note is not written from a {chat.kind or 'subagent'}",
             hint='use target "daily", or a direct chat',
         )
-    heading = notes.heading_line(heading)
-    max_chars = settings.memory.append.max_chars
-    for name, argument, limit in (("text", text, max_chars), ("heading", heading, MAX_HEADING_CHARS)):
-        if len(argument) > limit:
-            raise BadRequest(
-                f"{name} has {counted(len(argument), 'character')}, {limit:,} are allowed",
-                hint="say it shorter, or in several entries",
-            )
+    if len(text) > (limit := settings.memory.append.max_chars):
+        raise BadRequest(
+            f"text has {counted(len(text), 'character')}, {limit:,} are allowed",
+            hint="say it shorter, or in several entries",
+        )
     if notes.is_empty(text):
         raise BadRequest("text holds nothing to remember", hint="give the sentence to remember as text")
     moment = notes.local_time(clock.now(), settings.content.agents.defaults.user_timezone)
@@ -66,11 +59,7 @@ def append(
         path = notes.log_path(paths, moment.date())
 
     def composed(note: str) -> str:
-        has_text = bool(note.strip())
-        parts = [] if has_text else [title, ""]
-        if heading and notes.last_heading(note) != heading.lstrip("# "):
-            parts += ["", heading, ""] if has_text else [heading, ""]
-        return "\n".join([*parts, entry])
+        return entry if note.strip() else f"{title}\n\n{entry}"
 
     workspace = str(settings.workspace)
     added = notes.append(workspace, path, composed, max_bytes=MAX_NOTE_BYTES, clock=clock)

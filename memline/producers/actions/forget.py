@@ -95,17 +95,17 @@ def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
     return [_target(located.path, lines, first, last)] if first <= last else []
 
 
-def targets_of_session(agent: AgentSettings, key: str) -> list[Target]:
-    """List the transcripts of a session: by its key in OpenClaw's database, or by its id."""
+def targets_of_session(agent: AgentSettings, session: str) -> list[Target]:
+    """List the transcript of a session, and its archives, by its id."""
     transcripts = transcripts_of(agent)
     if transcripts is None:
         raise ConfigError(
             "this agent has no source `sessions`",
             hint='in memorySearch set sources: ["memory", "sessions"] and experimental.sessionMemory: true',
         )
-    ids = transcripts.sessions_of(key) or {key.partition(".jsonl")[0]}
+    wanted = session.partition(".jsonl")[0]
     paths = [each.path for each in transcripts.discover().files if each.problem is None]
-    return [Target(path=path) for path in paths if path.rpartition("/")[2].partition(".jsonl")[0] in ids]
+    return [Target(path=path) for path in paths if path.rpartition("/")[2].partition(".jsonl")[0] == wanted]
 
 
 def targets_of_query(agent: AgentSettings, query: str) -> list[Target]:

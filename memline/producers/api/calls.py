@@ -80,7 +80,6 @@ Target = Annotated[
     Literal["daily", "longTerm"],
     Meta(description="daily, the default: today's log. longTerm: MEMORY.md, for lasting facts."),
 ]
-Heading = Annotated[str, Meta(description="Heading to put it under; made when it is not the last.")]
 Private = Annotated[bool, Meta(description="The session is the owner's own: add MEMORY.md.")]
 Force = Annotated[bool, Meta(description="All files, not only those that changed.")]
 
@@ -272,7 +271,7 @@ class Calls:
         memory, _ = self._memory_and_chat(caller)
         return self._typed(memory.settings, memory.status().summary)
 
-    def append(self, caller: Caller, *, text: Entry, target: Target = "daily", heading: Heading = "") -> Json:
+    def append(self, caller: Caller, *, text: Entry, target: Target = "daily") -> Json:
         """Write one entry into memory, to be found later: into today's log, or into MEMORY.md.
 
         With target longTerm it goes into MEMORY.md, for facts, decisions and preferences that will matter in
@@ -287,7 +286,7 @@ class Calls:
             )
         with audited("append", caller.session_key or caller.name or caller.agent) as line:
             line["agent"] = caller.agent
-            return memory.append(text, target=target, heading=heading, chat=chat).to_json()
+            return memory.append(text, target=target, chat=chat).to_json()
 
     def context(self, caller: Caller, *, private: Private = False) -> Json:
         """Return what an agent reads when a session starts: the daily logs of today and yesterday."""

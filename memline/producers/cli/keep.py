@@ -26,12 +26,12 @@ MAX_SHOWN = 80
 @command(
     "memline forget 'memory/2026-02-10.md#L5-L7'",
     "memline forget --query 'door code' --dry-run",
-    "memline forget --session agent:main:dm:anna",
+    "memline forget --session 083d379f",
     "memline forget --before 2025-01-01 --yes",
 )
 @click.argument("path", required=False)
 @click.option("--query", help="Each line with all these words, in upper or lower case.")
-@click.option("--session", metavar="KEY", help="A session, by its key or the name of its transcript.")
+@click.option("--session", metavar="ID", help="A session, by the name of its transcript.")
 @click.option("--before", metavar="DATE", help="Dated notes and sessions before this day (2025-01-01, 90d).")
 @click.option("--dry-run", is_flag=True, help="Only list what would be forgotten.")
 @click.option("--yes", is_flag=True, help="Do not ask.")

@@ -93,14 +93,6 @@ class OpenClawTranscripts(SessionFiles):
         with super().open(path) as opened:
             yield opened
 
-    def sessions_of(self, key: str) -> set[str]:
-        """Return the ids of the sessions that have this key in the database. Raises FileRefused."""
-        if not self._has_rows():
-            return set()
-        with reading_database(NAME, self._database) as connection:
-            keys = _table(connection, "session_windows", "session_key")
-        return {session for session, its_key in keys.items() if its_key == key}
-
     def _has_rows(self) -> bool:
         try:
             return self._database.is_file() and first_link(self.root, str(self._database)) is None

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexFault
 from memline.shared.sessions import claude_code, codex, gemini_cli, openclaw, opencode
-from memline.shared.sessions.openclaw_store import OpenClawTranscripts
 from memline.shared.sessions.stores import OpenTranscript, TranscriptFormat, TranscriptStore, gone
 from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.paths import (
@@ -74,11 +73,6 @@ class Transcripts:
         """Tell whether a folder that was made, moved or removed can change what transcripts there are."""
         inside = absolute.rstrip(os.sep) + os.sep
         return any((folder + os.sep).startswith(inside) for folder in self.folders())
-
-    def sessions_of(self, key: str) -> set[str]:
-        """Return the ids of the sessions that have this key in OpenClaw's database."""
-        store = self._stores.get(openclaw.FORMAT.name)
-        return store.sessions_of(key) if isinstance(store, OpenClawTranscripts) else set()
 
 
 def transcripts_of(settings: AgentSettings) -> Transcripts | None:

@@ -193,8 +193,7 @@ def _is_bare_secret(match: _Match, *, strong: bool) -> bool:
         return True
     # A plain word: only where no name of code can stand.
     rest = match.string[match.end() : match.end() + _LINE_CHARS].partition("\n")[0].strip()
-    is_setting = "=" not in match["says"] or match["word"].isupper() or not line.strip()
-    return is_setting and not rest and "(" not in line
+    return not rest and "(" not in line
 
 
 def _sentence(match: _Match) -> tuple[int, int] | None:
@@ -217,8 +216,7 @@ def _looks(value: str) -> bool:
         return False
     if not re.search(r"\d", value):
         return bool(re.search(r"[^\W_][!#$%^&*+?][^\W_]", value)) and "/" not in value
-    is_address = "@" in value[1:-1].rstrip("0123456789")
-    is_code = is_address or _table().term.fullmatch(value) or _CALL.match(value)
+    is_code = _table().term.fullmatch(value) or _CALL.match(value)
     return bool(re.search(r"[^\W\d_]", value)) and not is_code
 
 
@@ -228,8 +226,7 @@ def _is_key(value: str) -> bool:
     if _HEX.fullmatch(value):
         return len(value) >= 24 and not value.isdigit()
     is_mixed = len(value) >= 8 and len(_CHANGES.findall(value)) >= 0.3 * len(value)
-    is_long = len(value) >= 20 and value.isalnum()
-    return (is_mixed or is_long) and _looks(value) and not _CODE_NAME.search(value)
+    return is_mixed and _looks(value) and not _CODE_NAME.search(value)
 
 
 def _is_literal(value: str) -> bool:
@@ -265,10 +262,7 @@ class _Table:
         self.term, self.placeholder = re.compile(values["term"]), re.compile(values["placeholder"])
         self.strong, self.near = self._compiled(values["strong"]), self._compiled(near["named"])
         self.not_near, self.private_key = re.compile(near["not"]), re.compile(forms["private_key"])
-        by_letter = dict[str, list[str]]()
-        for prefix in sorted(forms["prefixes"].split(), key=len, reverse=True):
-            by_letter.setdefault(prefix[0], []).append(re.escape(prefix[1:]))
-        prefixes = "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in by_letter.items())
+        prefixes = "|".join(map(re.escape, sorted(forms["prefixes"].split(), key=len, reverse=True)))
         self.prefixed = self._compiled(
             rf"{{START}}(?:{prefixes})(?P<body>[A-Za-z0-9_+/=.-]{{12,1024}}(?<!\.))"
         )

@@ -21,7 +21,7 @@ import msgspec
 
 from memline.shared.clock import Clock, SystemClock, time_zone
 from memline.shared.errors import PathNotAllowed
-from memline.shared.sources.markdown import end_of_block, outline
+from memline.shared.sources.markdown import end_of_block
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import folder_of, open_checked
@@ -206,18 +206,6 @@ def daily_entry(text: str, moment: datetime) -> str:
 def long_term_entry(text: str, moment: datetime) -> str:
     """Return an entry of the long-term note: `- text (2026-02-10)`."""
     return f"{_item(text, '')} ({moment.date().isoformat()})"
-
-
-def heading_line(heading: str) -> str:
-    """Return the heading as one line of Markdown; empty when nothing is left of it."""
-    words = " ".join(_LINE_ENDS.sub(" ", _INVISIBLE.sub("", heading)).split()).strip("# ")
-    return f"## {words}" if words else ""
-
-
-def last_heading(text: str) -> str:
-    """Return the words of the last heading of a note, whatever its level; empty when there is none."""
-    lines = _LINE_ENDS.sub("\n", text).split("\n")
-    return next((each.title for each in reversed(outline(lines).headings) if each.level), "")
 
 
 def _item(text: str, label: str) -> str:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from memline.producers.actions.append_entry import MAX_HEADING_CHARS, append
+from memline.producers.actions.append_entry import append
 from memline.producers.chats import chat_of
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import AccessDenied, BadRequest
+from memline.shared.errors import AccessDenied
 from memline.shared.sources.append import AppendRefused
 from memline.shared.sources.paths import MemoryPaths
 from tests.support.clock import ManualClock
@@ -19,12 +19,12 @@ def settings(tmp_path):
 
 
 def test_an_entry_goes_into_the_log_of_today_and_cites_its_lines(settings):
-    first = append(settings, "Ada prefers tea.", heading="People", clock=ManualClock())
-    second = append(settings, "Bob\nprefers coffee.", heading="People", clock=ManualClock())
+    first = append(settings, "Ada prefers tea.", clock=ManualClock())
+    second = append(settings, "Bob\nprefers coffee.", clock=ManualClock())
 
     note = (settings.workspace / first.path).read_text()
     lines = note.splitlines()
-    assert note.count("## People") == 1
+    assert note.count("# 20") == 1
     assert lines[first.start_line - 1] == first.text
     assert lines[second.start_line - 1 : second.end_line] == second.text.splitlines()
     assert second.citation == f"{second.path}#L{second.start_line}-L{second.end_line}"
@@ -42,11 +42,6 @@ def test_a_group_does_not_write_the_long_term_note(settings):
 
     with pytest.raises(AccessDenied, match="group"):
         append(settings, "x", target="longTerm", chat=chat, clock=ManualClock())
-
-
-def test_a_heading_that_is_too_long_is_refused(settings):
-    with pytest.raises(BadRequest, match="heading has"):
-        append(settings, "x", heading="h" * (MAX_HEADING_CHARS + 1), clock=ManualClock())
 
 
 @pytest.mark.parametrize("target", ["daily", "longTerm"])

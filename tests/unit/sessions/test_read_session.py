@@ -4,15 +4,12 @@ import json
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from memline.shared.sessions import read_session as module
 from memline.shared.sessions import stores
 from memline.shared.sessions.openclaw import FORMAT
 from memline.shared.sessions.read_session import read_session
 from memline.shared.sessions.stores import open_file
-from memline.shared.sources.tokens import weighted_length
 from tests.support.clock import ManualClock
 from tests.support.transcripts import opening, said, talk, tool_result
 
@@ -127,40 +124,3 @@ def test_a_transcript_without_words_says_why(tmp_path, data, outcome, reason):
     found = read(tmp_path, data)
 
     assert (found.outcome, found.reason, found.chunks) == (outcome, reason, ())
-
-
-TURNS = st.lists(
-    st.one_of(
-        st.builds(
-            said,
-            st.sampled_from(["user", "assistant"]),
-            st.text(alphabet="ab .中é", min_size=1, max_size=400),
-        ),
-        st.builds(said, st.just("assistant"), st.integers(1, 60).map(lambda n: "A sentence here. " * n)),
-        st.builds(tool_result, st.text(max_size=20)),
-        st.sampled_from(["no record\n", "\n"]),
-    ),
-    max_size=25,
-)
-
-
-@settings(max_examples=100, deadline=None)
-@given(TURNS, st.sampled_from([(400, 80), (60, 10), (40, 0), (20, 15), (3, 1)]))
-def test_the_lines_of_every_chunk_are_lines_that_say_something(tmp_path_factory, turns, limits):
-    data = "".join(turns)
-    found = read(tmp_path_factory.mktemp("t"), data, tokens=limits[0], overlap=limits[1])
-
-    speaking = [number for number, line in enumerate(data.split("\n"), 1) if '"text": "' in line]
-    for chunk in found.chunks:
-        assert chunk.start_line in speaking and chunk.end_line in speaking
-        assert chunk.start_line <= chunk.end_line
-        if limits[0] > 3:
-            assert weighted_length(chunk.text) <= 4 * limits[0]
-    starts = [(chunk.start_line, chunk.end_line) for chunk in found.chunks]
-    assert starts == sorted(starts)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.binary(max_size=800))
-def test_no_bytes_raise(tmp_path_factory, data):
-    assert read(tmp_path_factory.mktemp("t"), data).outcome

@@ -4,8 +4,6 @@ import json
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from memline.shared.sessions.openclaw import FORMAT, assistant_words, user_words
 from memline.shared.sessions.read_session import day_of, messages_of
@@ -93,28 +91,6 @@ def test_a_session_is_called_by_its_name_or_by_the_first_words_of_the_user():
     titles = [each.title for each in messages(record("user", long), named, record("user", "Another"))]
 
     assert titles == [f"{long[:81].rpartition(' ')[0]} …", "Gateway rollout, password=***"]
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(
-            st.sampled_from(
-                ["type", "message", "role", "content", "text", "timestamp", "name", "provenance"]
-            ),
-            inner | st.sampled_from(["message", "user", "assistant", "text", "session_info", "compaction"]),
-            max_size=6,
-        )
-    ),
-    max_leaves=20,
-)
-
-
-@given(st.lists(JSON.map(lambda record: json.dumps(record).encode()) | st.binary(max_size=60), max_size=8))
-def test_no_line_raises(lines):
-    for message in messages(*lines):
-        assert message.text and "\n" not in message.text and message.text.encode()
 
 
 METADATA = 'Conversation info (untrusted metadata):\n```json\n{"sender": "Alice"}\n```\n\n' * 2

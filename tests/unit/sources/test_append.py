@@ -15,8 +15,6 @@ from memline.shared.sources.append import (
     AppendRefused,
     append,
     daily_entry,
-    heading_line,
-    last_heading,
     long_term_entry,
 )
 from tests.support.clock import ManualClock
@@ -235,11 +233,4 @@ def test_an_entry_of_any_text_is_one_item_without_a_heading(text):
     first, *rest = entry.split("\n")
     assert first == "" or first.startswith("- 14:32 ")
     assert all(line.startswith("  ") for line in rest)
-    assert last_heading(f"# Title\n\n{entry}\n") == "Title"
     entry.encode()
-
-
-def test_a_heading_that_is_wanted_is_one_line():
-    assert heading_line("  Shopping\n# and more ") == "## Shopping # and more"
-    assert heading_line("## Shopping ##") == "## Shopping"
-    assert heading_line(" \n#\n ") == ""

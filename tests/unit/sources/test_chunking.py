@@ -2,7 +2,7 @@
 
 import time
 from base64 import b64encode
-from itertools import count, pairwise
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given, settings
@@ -74,29 +74,6 @@ def test_any_text_is_covered_by_bounded_exact_chunks(lines, tokens, overlap):
         covered.update(range(chunk.start_line, chunk.end_line + 1))
     assert covered >= {number for number, line in enumerate(lines, 1) if line.strip()}
     assert cut(text, tokens, overlap) == chunks
-
-
-KINDS = st.lists(
-    st.tuples(st.sampled_from(["", "# ", "- ", "    ", "```\n", "\n"]), st.integers(0, 90)), max_size=30
-)
-
-
-@settings(max_examples=100, deadline=None)
-@given(KINDS, st.integers(40, 90), st.integers(0, 30))
-@example([("# ", 32), ("\n", 1)], 40, 0)
-@example([("", 42), ("```\n", 18), ("", 14)], 40, 18)
-def test_no_word_is_lost_between_two_chunks(kinds, tokens, overlap):
-    numbers = count(1000)
-    text = "\n".join(kind + " ".join(str(next(numbers)) for _ in range(words)) for kind, words in kinds)
-
-    following = 1000
-    for chunk in cut(text, tokens, overlap):
-        words = [int(word) for word in chunk.text.split() if word.isdigit()]
-        assert words == list(range(words[0], words[0] + len(words))) if words else True
-        # Equal on the right: what is new in this chunk is the line of a fence, which has no words.
-        assert not words or words[0] <= following <= words[-1] + 1, "it goes on where the last one ended"
-        following = words[-1] + 1 if words else following
-    assert following == next(numbers)
 
 
 def test_a_short_note_is_one_chunk_with_its_exact_lines():
