@@ -16,7 +16,7 @@ from memline.producers.read_turns import read_turns
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotAllowed, not_utf_8
-from memline.shared.index import driver, ledger, links
+from memline.shared.index import driver, links
 from memline.shared.note_names import is_markdown
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.excerpt import (
@@ -29,7 +29,6 @@ from memline.shared.sources.excerpt import (
 )
 from memline.shared.sources.links import line_of
 from memline.shared.sources.paths import (
-    SESSIONS,
     TRANSCRIPT_PREFIX,
     MemoryPaths,
     is_private,
@@ -144,7 +143,7 @@ def _said(settings: AgentSettings, path: str, part: Part) -> Excerpt | None:
     if "sessions" not in settings.memory.sources:
         return None
     with driver.reading_if_any(settings.index_path) as reader:
-        return read_turns(reader, ledger.in_any_case(reader, SESSIONS, path), part) if reader else None
+        return read_turns(reader, path, part) if reader else None
 
 
 def _note_named(settings: AgentSettings, name: str, *, private: bool) -> str | None:

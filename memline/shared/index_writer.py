@@ -195,7 +195,7 @@ class IndexWriter:
                 kinds.append(change.kind)
                 documents += change.documents
             chunks.add_full_text(connection, documents)
-            arrived = jobs.files_arrived(connection, observed, now)
+            arrived = jobs.files_arrived(connection, observed)
         if arrived:
             # Without a provider, or when all its texts were cached, the last file is the end of a job.
             with self.session() as (connection, now):
@@ -240,7 +240,11 @@ class IndexWriter:
                 taken = [VectorRow(hash=each[1], vector=each[2], tokens=each[3]) for each in rows]
                 with self.transaction() as (connection, now):
                     row = identities.ensure(connection, identity, vector_dims=size)
-                    new += vectors.take_in(connection, row, taken, now, projection=projection)
+                    if projection:
+                        token_rows.set_projection(connection, row.id, projection)
+                    # What no chunk needs yet is cached.
+                    done = vectors.store(connection, row, taken, now + vectors.IMPORTED_KEEP_S)
+                    new += done.total()
         with self.session() as (connection, now):
             self._settle(connection, now)
         return new
@@ -313,7 +317,9 @@ class IndexWriter:
     @staticmethod
     def _settle(connection: Connection, now: float) -> None:
         """Make bits, switch to a model that is complete, and end jobs: after vectors came or failed."""
-        bits.make_searched(connection)
+        for row in (identities.active(connection), identities.target(connection)):
+            if row and row.vector_dims:
+                bits.make(connection, row.id, row.vector_dims)
         model_change.switch_when_complete(connection)
         jobs.finish_settled(connection, now)
 

@@ -141,8 +141,7 @@ def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
     # Both at one moment, or a text that was just embedded would count in both.
     with driver.snapshot(facts.index):
         opened, left = facts.jobs, facts.left
-    of_what = meta.READ_RECENTLY, meta.EMBEDDED_RECENTLY
-    rates = [meta.recent_rate(facts.index, facts.now, key) for key in of_what]
+    rate = meta.recent_rate(facts.index, facts.now)
     stop, findings = sending(facts), check(facts)
     reports = {}
     # The older jobs go first, so their texts count for the time that a later one takes.
@@ -157,7 +156,8 @@ def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
             expected = round(texts * job.files / job.files_done) if job.files_done else None
         if job.state == jobs.RUNNING:
             ahead += max((expected or 0) - job.texts_done - one.failed, one.texts)
-            eta_s = None if stop is not None else _eta_s(job, ahead, rates)
+            # Unknown before its first file is read, and while no vector comes.
+            eta_s = round(ahead / rate, 1) if stop is None and rate and expected is not None else None
             mine = [each for each in findings if stop and each.code == stop.code and one.texts]
         else:
             mine = [each for each in findings if (each.code, each.subject) == ("job_paused", job.token)]
@@ -195,16 +195,6 @@ def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
             "findings": [each.to_json() for each in mine],
         }
     return [reports[job_id] for job_id in wanted]
-
-
-def _eta_s(job: Job, texts_ahead: float, rates: Sequence[float]) -> float | None:
-    """Estimate the seconds until a job is done; None when what it waits for does not move."""
-    seconds = 0.0
-    for amount, rate in zip((job.files - job.files_done, texts_ahead), rates, strict=True):
-        if amount and not rate:
-            return None
-        seconds = max(seconds, amount / rate if amount else 0.0)
-    return round(seconds, 1)
 
 
 def _report_batch(facts: Facts, batch: Batch) -> dict[str, Any]:

@@ -192,7 +192,7 @@ def spending(settings: Settings | AgentSettings) -> dict[str, Any]:
 
 
 def processes(settings: Settings, agents: Sequence[AgentSettings]) -> tuple[dict[str, Any], ...]:
-    """Report the processes that dispatch the indexes of agents or follow their files, also killed ones."""
+    """Report the processes that dispatch the indexes of agents or follow their files."""
     found: dict[int, dict[str, Any]] = {}
     for agent in agents:
         for each in holders(agent.index_path):
@@ -202,8 +202,7 @@ def processes(settings: Settings, agents: Sequence[AgentSettings]) -> tuple[dict
                 "pid": each.pid,
                 "startedAt": each.started,
                 "agents": [],
-                "alive": each.is_alive,
-                "oldSettings": each.is_alive and changed_ns(settings.file.path) > 1e9 * each.started,
+                "oldSettings": changed_ns(settings.file.path) > 1e9 * each.started,
             }
             found.setdefault(each.pid, entry)["agents"].append(agent.agent)
     return tuple(found.values())

@@ -13,7 +13,6 @@ from memline.shared.embedders.choice import choose, choose_fallback
 from memline.shared.errors import IndexCorrupt
 from memline.shared.index import jobs
 from memline.shared.index.driver import transaction
-from memline.shared.index.hold import forget_killed
 from memline.shared.index.maintenance import move_aside
 from memline.shared.index_writer import IndexWriter, rescue
 from memline.shared.scheduling import model_change
@@ -38,7 +37,6 @@ def prepare(
     choice = choose(settings)
     with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
         if is_asked:
-            forget_killed(settings.index_path, now)
             model_change.switch_back(writer.accounts, choice, now)
         else:
             second = choose_fallback(settings, choice)

@@ -38,7 +38,8 @@ def plan(
     if state.is_stuck(now):
         return False
     is_read = jobs.next_to_read(index) is None
-    while (count := vectors.count_for_batch(index, target.id, MAX_ROWS)) >= min(settings.min_texts, MAX_ROWS):
+    fewest = min(settings.min_texts, MAX_ROWS)
+    while (count := sum(1 for _ in vectors.texts_for_batch(index, target.id, MAX_ROWS))) >= fewest:
         is_full = sum(each.is_unfinished for each in batches.open_batches(index)) >= settings.concurrency
         if is_full or not (is_read or count == MAX_ROWS):
             return True
@@ -109,7 +110,7 @@ def waiting(connection: Connection, identity_id: int, settings: BatchSettings, *
     ours = [batch for batch in batches.open_batches(connection) if batch.identity_id == identity_id]
     at_provider = tuple(batch for batch in ours if batch.action or _was_polled(batch, since))
     is_full = sum(batch.is_unfinished for batch in ours) >= settings.concurrency
-    count = vectors.count_for_batch(connection, identity_id, 2**62) if is_full else 0
+    count = sum(1 for _ in vectors.texts_for_batch(connection, identity_id, 2**62)) if is_full else 0
     return Waiting(
         at_provider=at_provider,
         texts=sum(batches.texts_left(connection, batch.token, needed=True) for batch in at_provider),

@@ -11,7 +11,7 @@ from memline.shared.config.config_file import changed_ns
 from memline.shared.config.schema import AgentSettings
 from memline.shared.finding import NOTE, WARNING, Finding, by_urgency, note, of_error, warning
 from memline.shared.index import driver
-from memline.shared.index.hold import Holder, has_follower, holders
+from memline.shared.index.hold import Holder, holders
 from memline.shared.packages import install_command, lack_at_a_glance, remedy
 from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.words import counted
@@ -26,7 +26,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
     warnings: Sequence[str]
     #: None without a fleet.
     fleet: Fleet | None
-    #: The processes that dispatch the indexes or follow their files, and those that were killed.
+    #: The processes that dispatch the indexes or follow their files.
     processes: list[Holder]
 
 
@@ -71,7 +71,7 @@ def old_settings(facts: Common) -> Iterator[Finding]:
     """A process is older than its configuration."""
     file = facts.settings.file.path
     for process in facts.processes:
-        if process.is_alive and changed_ns(file) > 1e9 * process.started:
+        if changed_ns(file) > 1e9 * process.started:
             name = f"memline {process.kind} (process {process.pid})"
             yield of_old_settings(name, str(file), f"memline {process.kind}")
     for worker in facts.fleet.workers if facts.fleet else ():
@@ -89,13 +89,8 @@ def of_old_settings(process: str, file: str, command: str = "") -> Finding:
 
 
 def no_watcher(facts: Common) -> Iterator[Finding]:
-    """No process follows changed files, where one did or a fleet should."""
+    """No process follows changed files, where a fleet should."""
     watchers = [each for each in facts.processes if each.kind in ("up", "watch")]
-    for agent in facts.agents:
-        for each in [] if has_follower(agent.index_path) else holders(agent.index_path):
-            if each.kind in ("up", "watch"):
-                what = f"memline {each.kind} (process {each.pid}) was killed: changed files are not followed"
-                yield warning("no_watcher", what, f"memline {each.kind}", "process")
     if not watchers and facts.fleet is not None and facts.fleet.workers:
         # A fleet may be brought up to date by `memline index`, at night for example.
         what = "no memline watch runs in this fleet: changed files are not followed"

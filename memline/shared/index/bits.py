@@ -10,10 +10,10 @@ are those of what it has beside the direction of the centre.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from operator import mul
 from sqlite3 import Connection
 
-from memline.shared.index import identities
 from memline.shared.index.driver import scalar, transaction
 from memline.shared.packages import lack
 
@@ -24,14 +24,11 @@ FEW_BYTES = 120_000_000
 #: dimensions, the less a bit of each says. Of 200,000 of 384 the best 4,600 have .98 of the ten nearest.
 NEAREST, NEAREST_BITS = 2_000, 2_400_000
 
-#: Vectors whose bits are made at a time; fewer are left, and compared exactly.
+#: Vectors that the centre is the mean of, and that are read at a time.
 SLICE_ROWS = 1_000
 
-_READY = "SELECT {} FROM vectors WHERE identity_id = ? AND active = 1 AND state = 'ready'"
-_MISSING = (
-    "SELECT vector_id, embedding FROM vector_bits JOIN vectors ON vectors.id = vector_id"
-    " WHERE vector_bits.identity_id = ? AND bits IS NULL LIMIT ?"
-)
+_READY = "FROM vectors WHERE identity_id = ? AND active {} AND state = 'ready'"
+_PUT = "INSERT OR REPLACE INTO vector_bits (vector_id, identity_id, bits) VALUES (?, ?, ?)"
 
 
 def depth(dims: int, limit: int) -> int:
@@ -45,52 +42,52 @@ def centre_of(connection: Connection, identity_id: int) -> bytes | None:
     return centre
 
 
-def make_searched(connection: Connection) -> None:
-    """Make bits of the vectors that are searched, and of those that will be, in short transactions."""
-    searched = [row for row in (identities.active(connection), identities.target(connection)) if row]
-    for identity_id, dims in {(row.id, row.vector_dims) for row in searched if row.vector_dims}:
-        make(connection, identity_id, dims)
+def store(connection: Connection, identity_id: int, rows: Sequence[tuple[int, bytes]]) -> None:
+    """Store the bits of (vectors.id, vector) where the identity has bits, inside the caller's transaction."""
+    if rows and (centre := centre_of(connection, identity_id)):
+        reference = array("f", centre)
+        bits = ((row_id, identity_id, _bits(array("f", vector), reference)) for row_id, vector in rows)
+        connection.executemany(_PUT, bits)
 
 
 def make(connection: Connection, identity_id: int, dims: int, few_bytes: int = FEW_BYTES) -> None:
-    """Make the bits of an identity that are missing, once its vectors take more than `few_bytes`."""
-    has_centre = centre_of(connection, identity_id) is not None
-    many = f"{_MISSING} OFFSET {SLICE_ROWS - 1}" if has_centre else f"{_READY.format(1)} LIMIT 1 OFFSET ?"
-    parameters = (identity_id, 1 if has_centre else few_bytes // (4 * dims))
-    if scalar(connection, many, *parameters) is None or lack("numpy"):
+    """Make the bits of all vectors of an identity, once they take more than `few_bytes`.
+
+    In one transaction, once in the life of an identity (a second for 100,000 vectors), so that each vector
+    of one with a centre has bits.
+    """
+    many = f"SELECT 1 {_READY.format('= 1')} LIMIT 1 OFFSET ?"
+    is_large = scalar(connection, many, identity_id, few_bytes // (4 * dims)) is not None
+    if not is_large or centre_of(connection, identity_id) is not None or lack("numpy"):
         return
     # 110 ms, for those who have so many alone.
     import numpy as np
 
-    if not has_centre:
-        first = connection.execute(f"{_READY.format('embedding')} LIMIT ?", (identity_id, SLICE_ROWS))
-        rows = np.frombuffer(b"".join(row for (row,) in first), "<f4").reshape(-1, dims)
-        with transaction(connection):
-            # Of two processes that do this at once the first counts: bits of the two cannot be compared.
-            statement = "UPDATE identities SET centre = ? WHERE id = ? AND centre IS NULL"
-            connection.execute(statement, (rows.mean(axis=0).astype("<f4").tobytes(), identity_id))
-            connection.execute(
-                "INSERT OR IGNORE INTO vector_bits (vector_id, identity_id)"
-                " SELECT id, identity_id FROM vectors WHERE identity_id = ? AND state = 'ready'",
-                (identity_id,),
-            )
-    centre = np.frombuffer(centre_of(connection, identity_id) or b"", "<f4")
-    is_left = True
-    while is_left:
-        with transaction(connection):
-            missing = connection.execute(_MISSING, (identity_id, SLICE_ROWS)).fetchall()
-            vectors = np.frombuffer(b"".join(row for _, row in missing), "<f4").reshape(-1, dims)
-            made = np.packbits(vectors > centre, axis=1)
+    with transaction(connection):
+        centre = None
+        # Cached ones as well: a chunk may need them again.
+        rows = connection.execute(f"SELECT id, embedding {_READY.format('IN (0, 1)')}", (identity_id,))
+        while some := rows.fetchmany(SLICE_ROWS):
+            vectors = np.frombuffer(b"".join(vector for _, vector in some), "<f4").reshape(-1, dims)
+            if centre is None:
+                centre = vectors.mean(axis=0).astype("<f4")
+                change = "UPDATE identities SET centre = ? WHERE id = ?"
+                connection.execute(change, (centre.tobytes(), identity_id))
+            bits = np.packbits(vectors > centre, axis=1)
             connection.executemany(
-                "UPDATE vector_bits SET bits = ? WHERE vector_id = ?",
-                ((each.tobytes(), row_id) for each, (row_id, _) in zip(made, missing, strict=True)),
+                _PUT,
+                ((row_id, identity_id, each.tobytes()) for each, (row_id, _) in zip(bits, some, strict=True)),
             )
-        is_left = len(missing) == SLICE_ROWS
 
 
 def of_question(question: bytes, centre: bytes) -> bytes:
     """Return the bits of the vector of a question (float32)."""
     mine, theirs = array("f", question), array("f", centre)
     share = sum(map(mul, mine, theirs)) / (sum(map(mul, theirs, theirs)) or 1.0)
-    bits = "".join("1" if a > share * b else "0" for a, b in zip(mine, theirs, strict=True))
-    return int(bits.ljust(-(-len(bits) // 8) * 8, "0"), 2).to_bytes(-(-len(bits) // 8), "big")
+    return _bits(mine, [share * each for each in theirs])
+
+
+def _bits(vector: Sequence[float], reference: Sequence[float]) -> bytes:
+    bits = "".join("1" if a > b else "0" for a, b in zip(vector, reference, strict=True))
+    width = -(-len(bits) // 8)
+    return int(bits.ljust(width * 8, "0"), 2).to_bytes(width, "big")

@@ -1,8 +1,7 @@
 """Let one process at a time dispatch an index: a lock on `<index>.lock`, whose text says who has it.
 
 Any process may store files; only the holder of this lock leases texts and sends them. The system releases it
-when a process ends, however it ends; the text of one that was killed stays. `<index>.watch` says in the same
-way which process follows the files.
+when a process ends, however it ends. `<index>.watch` says in the same way which process follows the files.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     #: When it took the lock (seconds since the epoch). It has read its settings before.
     started: float
-    #: Whether it has the lock still; else it was killed.
-    is_alive: bool = True
 
 
 class Hold:
@@ -77,31 +74,23 @@ def lock_of(index: Path, part: str = DISPATCHER) -> Path:
 
 
 def holders(index: Path, *parts: str) -> list[Holder]:
-    """Return the processes that hold these parts of an index, by default all, and those that were killed."""
+    """Return the processes that hold these parts of an index, by default all."""
     holders: dict[int, Holder] = {}
     for part in parts or (DISPATCHER, FOLLOWER):
         with suppress(OSError, msgspec.DecodeError), lock_of(index, part).open("rb") as file:
-            is_alive = False
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                is_alive = True
-            holder = msgspec.json.decode(file.read(), type=Holder)
-            holders[holder.pid] = msgspec.structs.replace(holder, is_alive=is_alive)
+                holder = msgspec.json.decode(file.read(), type=Holder)
+                holders[holder.pid] = holder
     return [*holders.values()]
 
 
 def holder_of(index: Path) -> Holder | None:
     """Return which process dispatches an index; None when none does."""
-    return next((each for each in holders(index, DISPATCHER) if each.is_alive), None)
+    return next(iter(holders(index, DISPATCHER)), None)
 
 
 def has_follower(index: Path) -> bool:
     """Tell whether a process brings changed files into an index."""
-    return any(each.is_alive and each.kind != "store" for each in holders(index))
-
-
-def forget_killed(index: Path, now: float) -> None:
-    """Forget a process that followed the files and was killed: the caller does what it left undone."""
-    if (lock := hold(index, "index", now, part=FOLLOWER)) is not None:
-        lock.close()
+    return any(each.kind != "store" for each in holders(index))

@@ -22,7 +22,6 @@ from sqlite3 import Connection
 
 import msgspec
 
-from memline.shared.index import meta
 from memline.shared.index.driver import scalar, select, transaction
 
 #: Values of `kind`.
@@ -161,22 +160,18 @@ def files_of(connection: Connection, job_id: int) -> list[tuple[str, int]]:
     return rows.fetchall()
 
 
-def files_arrived(connection: Connection, observed: Mapping[str, int], now: float) -> int:
-    """Note that files were read to their end: path -> when (ns); returns how many a job was waiting for."""
-    arrived, by_job = 0, Counter[int]()
-    for path, observed_ns in observed.items():
-        done = connection.execute(
-            "DELETE FROM job_files WHERE path = ? AND job IN"
-            " (SELECT id FROM jobs WHERE ended_at = 0 AND created_ns <= ?) RETURNING job",
-            (path, observed_ns),
-        ).fetchall()
-        arrived += bool(done)
-        by_job.update(job_id for (job_id,) in done)
-    if arrived:
-        query = "UPDATE jobs SET files_done = files_done + ? WHERE id = ?"
-        connection.executemany(query, [(count, job_id) for job_id, count in by_job.items()])
-        meta.count_recent(connection, arrived, now, meta.READ_RECENTLY)
-    return arrived
+def files_arrived(connection: Connection, observed: Mapping[str, int]) -> bool:
+    """Note that files were read to their end: path -> when (ns); tells whether a job waited for one."""
+    query = (
+        "DELETE FROM job_files WHERE path = ? AND job IN"
+        " (SELECT id FROM jobs WHERE ended_at = 0 AND created_ns <= ?) RETURNING job"
+    )
+    arrived = Counter(
+        job for file in observed.items() for (job,) in connection.execute(query, file).fetchall()
+    )
+    change = "UPDATE jobs SET files_done = files_done + ? WHERE id = ?"
+    connection.executemany(change, [(count, job) for job, count in arrived.items()])
+    return bool(arrived)
 
 
 def add_done(connection: Connection, done: Mapping[int, int]) -> None:

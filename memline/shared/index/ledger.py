@@ -6,12 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 from sqlite3 import Connection
 
-import msgspec
-
 from memline.shared.index.driver import scalar, select
 from memline.shared.index.rows import FileRow, LedgerEntry
 from memline.shared.sources import outcomes
-from memline.shared.sources.folding import path_key
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, SESSIONS
 
@@ -29,18 +26,6 @@ ANY_OF_PROBLEMS = "problems"
 
 #: Nanoseconds a removed file's row is kept: messages are minutes late at worst, not an hour.
 TOMBSTONE_NS = 3_600 * 10**9
-
-
-class RecordedFile(msgspec.Struct, frozen=True):
-    """What a scan compares with the file on the disk."""
-
-    path: str
-    size: int
-    mtime_ns: int
-    #: When content, name or rights changed: nothing can set it back, unlike `mtime_ns`.
-    ctime_ns: int
-    outcome: str
-    chunking: str
 
 
 _COLUMNS = LedgerEntry.__struct_fields__
@@ -61,12 +46,6 @@ def left_out(connection: Connection) -> frozenset[str]:
     """Return the paths of the files that are there and have nothing in the index, whatever the reason."""
     query = "SELECT path FROM files WHERE outcome NOT IN (?, ?)"
     return frozenset(path for (path,) in connection.execute(query, (INDEXED, REMOVED)))
-
-
-def recorded_files(connection: Connection) -> dict[str, RecordedFile]:
-    """Return the files that are not removed, by path."""
-    rows = select(connection, RecordedFile, "files", "WHERE outcome <> ?", REMOVED)
-    return {row.path: row for row in rows}
 
 
 def page(
@@ -143,10 +122,3 @@ def source_counts(connection: Connection) -> list[tuple[str, int, int]]:
         (INDEXED,),
     )
     return rows.fetchall()
-
-
-def in_any_case(connection: Connection, source: str, path: str) -> str:
-    """Return the path of the file of a source that is spelled so but for its case; else `path` itself."""
-    wanted = path_key(path)
-    rows = connection.execute("SELECT path FROM files WHERE source = ? ORDER BY path <> ?", (source, path))
-    return next((each for (each,) in rows if path_key(each) == wanted), path)

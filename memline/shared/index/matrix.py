@@ -20,7 +20,7 @@ from memline.shared.index.driver import json_ids, scalar
 
 Ids = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
-
+Rows = np.ndarray[Any, Any]
 
 #: Vectors read from the index at a time: 1.5 MB at 384 dimensions.
 READ_ROWS = 1_000
@@ -57,7 +57,7 @@ class VectorMatrix:
         self._size = 0
         self._ids: Ids = np.zeros(0, np.int64)
         width, kind = (dims, np.float32) if centre is None else (-(-dims // 64) * 8, np.uint8)
-        self._rows: np.ndarray[Any, Any] = np.zeros((0, width), kind)
+        self._rows: Rows = np.zeros((0, width), kind)
         #: `data_version` of the connection at the last refresh.
         self._version: int | None = None
 
@@ -84,7 +84,11 @@ class VectorMatrix:
             self._size = kept
         new = np.setdiff1d(active, self._ids[: self._size], assume_unique=True)
         for first in range(0, len(new), READ_ROWS):
-            self._load(connection, new[first : first + READ_ROWS].tolist(), len(active))
+            some = new[first : first + READ_ROWS].tolist()
+            if self.centre is None:
+                self._put(*self._embeddings(connection, some), len(active))
+            else:
+                self._put(*self._read(connection, _BITS, some, -(-self.dims // 8), "u1"), len(active))
         self._version = version
 
     def top(
@@ -120,26 +124,18 @@ class VectorMatrix:
             found |= zip(ids, (rows @ asked).tolist(), strict=True)
         return found
 
-    def _load(self, connection: Connection, wanted: Sequence[int], most: int) -> None:
-        """Read these vectors; `most`: how many there will be."""
-        if self.centre is None:
-            self._put(*self._embeddings(connection, wanted), most)
-            return
-        width = -(-self.dims // 8)
-        made = connection.execute(_BITS, (json_ids(wanted), self.identity_id, width)).fetchall()
-        here = np.frombuffer(b"".join(row[1] for row in made), np.uint8).reshape(len(made), width)
-        self._put([row[0] for row in made], here, most)
-        # No writer has made those of the newest yet.
-        ids, rows = self._embeddings(connection, [*{*wanted} - {row[0] for row in made}])
-        self._put(ids, np.packbits(rows > np.frombuffer(self.centre, "<f4"), axis=1), most)
+    def _embeddings(self, connection: Connection, ids: Sequence[int]) -> tuple[list[int], Rows]:
+        return self._read(connection, _EMBEDDINGS, ids, self.dims, "<f4")
 
-    def _embeddings(self, connection: Connection, wanted: Sequence[int]) -> tuple[list[int], Floats]:
-        values = (json_ids(wanted), self.identity_id, 4 * self.dims)
-        found = connection.execute(_EMBEDDINGS, values).fetchall()
-        joined = np.frombuffer(b"".join(row[1] for row in found), "<f4")
-        return [row[0] for row in found], joined.reshape(len(found), self.dims)
+    def _read(
+        self, connection: Connection, query: str, ids: Sequence[int], width: int, kind: str
+    ) -> tuple[list[int], Rows]:
+        values = (json_ids(ids), self.identity_id, width * np.dtype(kind).itemsize)
+        rows = connection.execute(query, values).fetchall()
+        joined = np.frombuffer(b"".join(row[1] for row in rows), kind)
+        return [row[0] for row in rows], joined.reshape(len(rows), width)
 
-    def _put(self, ids: Sequence[int], rows: np.ndarray[Any, Any], most: int) -> None:
+    def _put(self, ids: Sequence[int], rows: Rows, most: int) -> None:
         size = self._size + len(ids)
         if size > len(self._ids):
             room = max(most, int(len(self._ids) * (1 + GROWTH)))
@@ -154,14 +150,14 @@ class VectorMatrix:
         self._size = size
 
 
-def _least(values: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, np.dtype[np.intp]]:
+def _least(values: Rows, count: int) -> np.ndarray[Any, np.dtype[np.intp]]:
     """Return the places of the `count` least, in no order."""
     if len(values) <= count:
         return np.arange(len(values))
     return np.argpartition(values, count - 1)[:count]
 
 
-def _differing(rows: np.ndarray[Any, Any], asked: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _differing(rows: Rows, asked: Rows) -> Rows:
     """Count the bits in which each row differs from those of a question."""
     words, other = rows.view(np.uint64), asked.view(np.uint64)
     counts = np.empty(len(words), np.uint16)

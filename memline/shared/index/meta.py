@@ -29,10 +29,8 @@ EMBEDDED_TOTAL = "embedded_total"
 CACHED_TOTAL = "cached_total"
 #: Vectors stored recently: [[ten seconds of the epoch, count], …] of the last minute.
 EMBEDDED_RECENTLY = "embedded_lately"
-#: Files that jobs waited for and that were read recently, in the same shape.
-READ_RECENTLY = "read_recently"
 
-#: Seconds counted together in these two, and how many of them are kept.
+#: Seconds counted together there, and how many of them are kept.
 BUCKET_S = 10
 BUCKETS = 6
 
@@ -56,19 +54,20 @@ def add(connection: Connection, key: str, amount: int) -> None:
     put(connection, key, get(connection, key, 0) + amount)
 
 
-def count_recent(connection: Connection, amount: int, now: float, key: str = EMBEDDED_RECENTLY) -> None:
-    """Add to EMBEDDED_RECENTLY or READ_RECENTLY, inside the caller's transaction."""
+def count_embedded(connection: Connection, amount: int, now: float) -> None:
+    """Count vectors that were stored, inside the caller's transaction."""
+    counts = _recent(connection, now)
     bucket = int(now) // BUCKET_S
-    counts = _recent(connection, bucket, key)
-    counts[bucket] = counts.get(bucket, 0) + amount
-    put(connection, key, sorted(counts.items()))
+    add(connection, EMBEDDED_TOTAL, amount)
+    put(connection, EMBEDDED_RECENTLY, [*({**counts, bucket: counts.get(bucket, 0) + amount}).items()])
 
 
-def recent_rate(connection: Connection, now: float, key: str = EMBEDDED_RECENTLY) -> float:
-    """Return how many a second there were in the last minute, or in the shorter time since the first."""
-    counts = _recent(connection, int(now) // BUCKET_S, key)
+def recent_rate(connection: Connection, now: float) -> float:
+    """Return how many vectors a second came in the last minute, or in the shorter time since the first."""
+    counts = _recent(connection, now)
     return sum(counts.values()) / max(1.0, now - min(counts) * BUCKET_S) if counts else 0.0
 
 
-def _recent(connection: Connection, bucket: int, key: str) -> dict[int, int]:
-    return {at: count for at, count in get(connection, key, []) if at > bucket - BUCKETS}
+def _recent(connection: Connection, now: float) -> dict[int, int]:
+    oldest = int(now) // BUCKET_S - BUCKETS
+    return {at: count for at, count in get(connection, EMBEDDED_RECENTLY, []) if at > oldest}

@@ -140,22 +140,12 @@ CREATE INDEX IF NOT EXISTS vectors_state ON vectors (identity_id, active, state,
 CREATE INDEX IF NOT EXISTS vectors_lease ON vectors (lease) WHERE lease IS NOT NULL;
 CREATE INDEX IF NOT EXISTS vectors_cached ON vectors (used_at) WHERE active = 0;
 
--- Of an identity with many vectors, a bit a dimension of each: those of few are compared with a question exactly.
--- Rows come by triggers, once the identity has a centre; `bits` is NULL until a writer has made them (`bits.py`).
+-- Of an identity with a centre, a bit a dimension of each vector (`bits.py`): few are compared with a question exactly.
 CREATE TABLE IF NOT EXISTS vector_bits (
     vector_id INTEGER PRIMARY KEY REFERENCES vectors(id) ON DELETE CASCADE,
     identity_id INTEGER NOT NULL REFERENCES identities(id),
-    bits BLOB
+    bits BLOB NOT NULL
 ) STRICT;
-CREATE INDEX IF NOT EXISTS vector_bits_missing ON vector_bits (identity_id) WHERE bits IS NULL;
-CREATE TRIGGER IF NOT EXISTS vector_bits_of_new
-AFTER INSERT ON vectors
-WHEN NEW.state = 'ready' AND (SELECT centre IS NOT NULL FROM identities WHERE id = NEW.identity_id)
-BEGIN INSERT OR REPLACE INTO vector_bits (vector_id, identity_id) VALUES (NEW.id, NEW.identity_id); END;
-CREATE TRIGGER IF NOT EXISTS vector_bits_of_ready
-AFTER UPDATE OF state, embedding ON vectors
-WHEN NEW.state = 'ready' AND (SELECT centre IS NOT NULL FROM identities WHERE id = NEW.identity_id)
-BEGIN INSERT OR REPLACE INTO vector_bits (vector_id, identity_id) VALUES (NEW.id, NEW.identity_id); END;
 
 -- Vectors of the tokens of a text, for late interaction (local models).
 CREATE TABLE IF NOT EXISTS token_vectors (

@@ -22,10 +22,13 @@ from sqlite3 import Connection
 
 import msgspec
 
-from memline.shared.index import token_rows
+from memline.shared.index import bits, token_rows
 from memline.shared.index.driver import in_slices, json_ids, scalar
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import VectorRow
+
+#: In the place of a job, what nothing waited for.
+UNWANTED = -1
 
 #: Times a text whose answers are broken is sent before it is marked failed.
 TEXT_ATTEMPTS = 3
@@ -122,26 +125,25 @@ def release(connection: Connection, orphans: Sequence[bytes], now: float) -> Non
 
 def store(
     connection: Connection, identity: IdentityRow, rows: Iterable[VectorRow], now: float
-) -> tuple[int, Counter[int]]:
+) -> Counter[int]:
     """Store vectors by text hash. Safe twice and late: a ready row stays as it is.
 
-    The caller has checked the dimensions. Returns how many texts waited for them, and of those that a job
-    wanted how many, by its id.
+    The caller has checked the dimensions. Counts those that were new by the id of the job that waited for
+    them: 0 for live edits, UNWANTED for those that nothing waited for.
     """
-    stored, by_job, of_tokens = 0, Counter[int](), list[tuple[int, bytes]]()
+    done, new = Counter[int](), list[tuple[int, VectorRow]]()
     for row in rows:
-        changed = connection.execute(_STORE, (row.vector, now, identity.id, row.hash)).fetchone()
-        if changed:
-            stored += 1
-            if job := changed[1]:
-                by_job[job] += 1
-        else:
+        stored = connection.execute(_STORE, (row.vector, now, identity.id, row.hash)).fetchone()
+        if stored is None:
             # Its chunk was removed meanwhile; it is paid for, so it is kept as cache.
-            changed = connection.execute(_STORE_NEW, (identity.id, row.hash, now, row.vector)).fetchone()
-        if changed and row.tokens:
-            of_tokens.append((changed[0], row.tokens))
-    token_rows.store(connection, identity.id, of_tokens)
-    return stored, by_job
+            stored = connection.execute(_STORE_NEW, (identity.id, row.hash, now, row.vector)).fetchone()
+        if stored is not None:
+            row_id, job = stored
+            done[job] += 1
+            new.append((row_id, row))
+    token_rows.store(connection, identity.id, [(row_id, row.tokens) for row_id, row in new if row.tokens])
+    bits.store(connection, identity.id, [(row_id, row.vector) for row_id, row in new])
+    return done
 
 
 # No upsert: that takes an id for each row which is there.
@@ -151,7 +153,7 @@ _STORE = (
 )
 _STORE_NEW = (
     "INSERT INTO vectors (identity_id, text_hash, state, active, used_at, embedding)"
-    " VALUES (?, ?, 'ready', 0, ?, ?) ON CONFLICT DO NOTHING RETURNING id"
+    f" VALUES (?, ?, 'ready', 0, ?, ?) ON CONFLICT DO NOTHING RETURNING id, {UNWANTED}"
 )
 
 
@@ -191,21 +193,16 @@ def drop_unneeded(connection: Connection) -> None:
 
 def retry_failed(connection: Connection, identity_id: int, *, due_before: float = inf) -> None:
     """Make failed texts wanted again that are due before a time; without one all of them."""
-    change = "UPDATE vectors SET state = 'wanted', due = 0, attempts = 0"
+    # A job that ended long ago has no row any more.
+    job = "job = iif(job IN (SELECT id FROM jobs), job, 0)"
+    change = f"UPDATE vectors SET state = 'wanted', due = 0, attempts = 0, {job}"
     connection.execute(f"{change} WHERE {_OF_STATE} = 'failed' AND due < ?", (identity_id, due_before))
 
 
-def _sending_jobs(connection: Connection, identity_id: int) -> list[int]:
-    """Return the ids of the jobs whose wanted texts may be sent, in their order; 0 for live edits."""
-    first = "SELECT min(job) FROM vectors WHERE identity_id = ?1 AND active = 1 AND state = 'wanted'"
-    # From job to job through the index: a paused job may hold a million texts.
-    jobs = connection.execute(
-        f"WITH RECURSIVE waiting (job) AS ({first} UNION ALL"
-        f" SELECT ({first} AND vectors.job > waiting.job) FROM waiting WHERE waiting.job IS NOT NULL)"
-        f" SELECT job FROM waiting WHERE job IS NOT NULL AND job NOT IN ({_HELD}) ORDER BY job",
-        (identity_id,),
-    )
-    return [job for (job,) in jobs]
+def _sending_jobs(connection: Connection) -> list[int]:
+    """Return the jobs whose wanted texts may be sent, the oldest first; before them 0, live edits."""
+    rows = connection.execute(f"SELECT id FROM jobs WHERE id NOT IN ({_HELD}) ORDER BY id")
+    return [0, *(job for (job,) in rows)]
 
 
 def next_texts(
@@ -216,7 +213,7 @@ def next_texts(
     `for_batch`: without the texts of jobs that were never tried, since they wait for a batch.
     """
     rows: list[tuple[int, int]] = []
-    for job in _sending_jobs(connection, identity_id):
+    for job in _sending_jobs(connection):
         rows += connection.execute(
             f"SELECT id, tokens FROM vectors WHERE {_OF_STATE} = 'wanted' AND job = ? AND attempts >= ?"
             " AND due <= ? ORDER BY attempts, id LIMIT ?",
@@ -233,13 +230,8 @@ def texts_for_batch(connection: Connection, identity_id: int, limit: int) -> Ite
         f"SELECT id, tokens FROM vectors WHERE {_OF_STATE} = 'wanted' AND attempts = 0"
         " AND job IN (SELECT value FROM json_each(?)) LIMIT ?"
     )
-    jobs = json_ids(filter(None, _sending_jobs(connection, identity_id)))
-    return connection.execute(query, (identity_id, jobs, limit))
-
-
-def count_for_batch(connection: Connection, identity_id: int, limit: int) -> int:
-    """Count them, up to a limit."""
-    return sum(1 for _ in texts_for_batch(connection, identity_id, limit))
+    jobs = _sending_jobs(connection)[1:]
+    return connection.execute(query, (identity_id, json_ids(jobs), limit))
 
 
 def lease_texts(connection: Connection, token: str, ids: Sequence[int]) -> int:
@@ -314,22 +306,6 @@ def failures(connection: Connection, identity_id: int, limit: int) -> list[tuple
         f" FROM vectors WHERE {_OF_STATE} = 'failed' ORDER BY id LIMIT ?",
         (identity_id, limit),
     ).fetchall()
-
-
-def take_in(
-    connection: Connection, identity: IdentityRow, rows: Sequence[VectorRow], now: float, *, projection: bytes
-) -> int:
-    """Store vectors that were made elsewhere; returns how many this index did not have.
-
-    The caller has checked the dimensions. What no chunk needs yet is cached, and kept for a day at least.
-    `projection`: what some of their tokens are reduced with; this index has it, or none yet.
-    """
-    is_ready = "SELECT 1 FROM vectors WHERE identity_id = ? AND text_hash = ? AND state = 'ready'"
-    new = [row for row in rows if not scalar(connection, is_ready, identity.id, row.hash)]
-    if projection:
-        token_rows.set_projection(connection, identity.id, projection)
-    store(connection, identity, new, now + IMPORTED_KEEP_S)
-    return len(new)
 
 
 def prune_cache(connection: Connection, keep: int, now: float) -> None:

@@ -70,14 +70,15 @@ def store_vectors(
         dims = len(rows[0].vector) // 4 if rows else 0
         row = identities.ensure(connection, identity, vector_dims=dims)
         good = [vector for vector in rows if len(vector.vector) == 4 * row.vector_dims]
-        stored, by_job = vectors.store(connection, row, good, now)
+        done = vectors.store(connection, row, good, now)
+        stored = done.total() - done[vectors.UNWANTED]
         if odd := [vector for vector in rows if len(vector.vector) != 4 * row.vector_dims]:
             error = f"{len(odd[0].vector) // 4} dimensions came, the index has {row.vector_dims}"
             hashes, why = [vector.hash for vector in odd], f"{error}; {_MODEL_CHANGED}"
             vectors.take_back(connection, row.id, lease, hashes, why, now, attempts=1)
         # The result of a batch says nothing about requests.
         is_batch = batches.count(connection, lease, stored=stored)
-        jobs.add_done(connection, by_job)
+        jobs.add_done(connection, done)
         leases.close_lease(connection, lease)
 
         def change(was: Health) -> Health:
@@ -89,8 +90,7 @@ def store_vectors(
         if not is_batch:
             health.update(accounts, identity.provider, health.REQUESTS, change)
         if stored:
-            meta.add(connection, meta.EMBEDDED_TOTAL, stored)
-            meta.count_recent(connection, stored, now)
+            meta.count_embedded(connection, stored, now)
     return stored
 
 

@@ -31,11 +31,9 @@ _COSINES = (
 _GIVEN = " AND id IN (SELECT value FROM json_each(?))"
 # Ties by their text, so that an index that was made in another order gives the same answer.
 _BEST = " ORDER BY cosine DESC, text_hash LIMIT ?"
-# What has no bits yet is compared in any case.
 _BY_BITS = (
-    "SELECT vector_id FROM (SELECT vector_id FROM vector_bits WHERE identity_id = ?1 AND bits IS NOT NULL{0}"
-    " ORDER BY vec_distance_hamming(vec_bit(bits), vec_bit(?2)) LIMIT ?3)"
-    " UNION ALL SELECT vector_id FROM vector_bits WHERE identity_id = ?1 AND bits IS NULL"
+    "SELECT vector_id FROM vector_bits WHERE identity_id = ?1{0}"
+    " ORDER BY vec_distance_hamming(vec_bit(bits), vec_bit(?2)) LIMIT ?3"
 )
 # CROSS JOIN: the few rows that are given first, not all vectors of the identity (300 ms at 10,000).
 _CHUNKS_OF = (

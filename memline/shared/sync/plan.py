@@ -18,7 +18,7 @@ from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexOfAnother
 from memline.shared.index import batches, identities, ledger, meta, vectors
 from memline.shared.index.driver import reading_if_any
-from memline.shared.index.ledger import RecordedFile
+from memline.shared.index.rows import LedgerEntry
 from memline.shared.index.vectors import Backlog
 from memline.shared.sources.discover import DiscoveredFile, Discovery, discover
 from memline.shared.sources.outcomes import (
@@ -85,7 +85,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 class IndexState(msgspec.Struct, frozen=True, kw_only=True):
     """Files and backlog of an index; the defaults are those of an agent without an index."""
 
-    files: dict[str, RecordedFile] = {}
+    files: dict[str, LedgerEntry] = {}
     backlog: Backlog = field(default_factory=Backlog)
     #: Workspace the index is of; empty when none was recorded.
     workspace: str = ""
@@ -144,7 +144,7 @@ def read_index_state(connection: Connection) -> IndexState:
     target = identities.target(connection)
     active = identities.active(connection)
     return IndexState(
-        files=ledger.recorded_files(connection),
+        files=ledger.entries(connection),
         backlog=vectors.backlog(connection, target.id) if target else Backlog(),
         open_batches=len(batches.open_batches(connection)),
         workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
@@ -253,7 +253,7 @@ def _is_session_kept(settings: AgentSettings, path: str, discovery: Discovery) -
 
 def compare(
     discovery: Discovery,
-    ledger: Mapping[str, RecordedFile],
+    ledger: Mapping[str, LedgerEntry],
     chunking: str,
     *,
     transcript_chunking: str = "",
@@ -283,7 +283,7 @@ def compare(
     return Changes(**{name: tuple(paths) for name, paths in groups.items()})
 
 
-def _change_of(file: DiscoveredFile, recorded: RecordedFile | None, chunking: str, growth: int) -> str:
+def _change_of(file: DiscoveredFile, recorded: LedgerEntry | None, chunking: str, growth: int) -> str:
     if file.problem is not None:
         is_recorded = recorded is not None and recorded.outcome == file.problem.outcome
         return "unchanged" if is_recorded else "refused"

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -29,7 +28,7 @@ from memline.shared.findings.check import of_fault
 from memline.shared.findings.common import check_common
 from memline.shared.findings.facts import Stop
 from memline.shared.index import jobs, meta
-from memline.shared.index.hold import Holder, hold, lock_of
+from memline.shared.index.hold import hold
 from memline.shared.queue import fleet
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
@@ -166,12 +165,6 @@ def redis_says(words):
     return state
 
 
-def up_was_killed(place, _):
-    place.index_path.parent.mkdir(parents=True, exist_ok=True)
-    # A lock that nobody has: its text stays when its process is killed.
-    lock_of(place.index_path).write_bytes(msgspec.json.encode(Holder(pid=999_999, kind="up", started=1.0)))
-
-
 def change_model(place):
     """The index begins to be embedded with another model than before."""
     want_texts(place)
@@ -272,7 +265,6 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
     ("role_missing", WARNING, fleet_of("chunk", "embed", "store", asked=1), "no worker takes messages from query", "memline worker query"),
     ("dead_letters", WARNING, fleet_of("chunk", dead=2), "queue: 2 messages failed for good", "memline queue dead"),
     ("old_settings", WARNING, fleet_of("store", newer_file="c.json5"), "memline worker store on h (process 1) runs with the settings of its start: c.json5 was changed since", "start it again: memline worker store"),
-    ("no_watcher", WARNING, up_was_killed, "was killed: changed files are not followed", "memline up"),
     ("no_watcher", NOTE, fleet_of("chunk"), "no memline watch runs in this fleet", "memline watch"),
     ("vectors_unavailable", NOTE, run_without("numpy"), "numpy is missing", "numpy"),
     ("vectors_unavailable", NOTE, run_without("sqlite-vec"), "sqlite-vec cannot be used (no such module); numpy stands in", "sqlite-vec"),

@@ -12,46 +12,7 @@ from tests.support.index_rows import (
     retarget,
     segments,
     stored_chunks,
-    stored_tags,
 )
-
-
-def test_a_stored_file_is_found_by_its_words_at_once(writer):
-    change = writer.store_file(file_row("MEMORY.md", "the deploy broke", "the café opened"))
-
-    assert change == "stored"
-    assert paths_with(writer, "deploy") == ["MEMORY.md"]
-    assert paths_with(writer, "cafe") == ["MEMORY.md"]
-    assert paths_with(writer, "deploys") == ["MEMORY.md"]
-
-
-def test_new_content_replaces_the_old(writer):
-    writer.store_file(file_row("a.md", "apples", "pears", at=1))
-
-    change = writer.store_file(file_row("a.md", "plums", at=2))
-
-    assert change == "stored"
-    assert paths_with(writer, "apples") == []
-    assert paths_with(writer, "plums") == ["a.md"]
-    assert [text for _, text in stored_chunks(writer)] == ["plums"]
-
-
-@pytest.mark.parametrize(
-    ("outcome", "kept"),
-    [(ledger.REMOVED, {}), ("symlink", {"a.md": "symlink"})],
-)
-def test_a_removed_or_refused_file_is_no_longer_found_and_a_refused_one_stays_in_the_ledger(
-    writer, outcome, kept
-):
-    writer.store_file(file_row("a.md", "apples", at=1))
-
-    change = writer.store_file(file_row("a.md", at=2, outcome=outcome))
-
-    assert change == "stored"
-    assert paths_with(writer, "apples") == []
-    entries = ledger.entries(writer.connection)
-    assert {path: entry.outcome for path, entry in entries.items()} == kept
-    assert stored_chunks(writer) == []
 
 
 @pytest.mark.parametrize(
@@ -72,15 +33,6 @@ def test_an_older_look_never_replaces_a_newer_one(writer, late):
     assert paths_with(writer, "new") == ["a.md"]
 
 
-def test_a_late_message_does_not_bring_a_removed_file_back(writer):
-    writer.store_file(file_row("a.md", "apples", at=2))
-    writer.store_file(file_row("a.md", at=3, outcome=ledger.REMOVED))
-
-    writer.store_file(file_row("a.md", "apples", at=2))
-
-    assert paths_with(writer, "apples") == []
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -93,13 +45,6 @@ def test_a_late_message_does_not_bring_a_removed_file_back(writer):
 )
 def test_runs_without_spaces_become_pairs(text, expected):
     assert grams(text) == expected
-
-
-def test_a_word_inside_a_chinese_sentence_is_paths_with(writer):
-    writer.store_file(file_row("a.md", "今天讨论了金银价格上涨"))
-
-    assert paths_with(writer, 'grams:"金银 银价 价格"') == ["a.md"]
-    assert paths_with(writer, "grams:金*") == ["a.md"]
 
 
 def test_an_unchanged_file_only_moves_its_time(writer):
@@ -135,16 +80,6 @@ def test_an_edit_after_the_clock_was_set_back_is_not_taken_for_an_old_message(wr
     change = writer.store_file(file_row("a.md", "pears", at=hour_ns))
 
     assert change == "stored"
-
-
-def test_tags_go_with_the_content_they_stand_in(writer):
-    writer.store_file(replace(file_row("a.md", "apples"), tags="boat\nboat/dinghy"))
-    writer.store_file(replace(file_row("b.md", "pears"), tags="boat"))
-    assert stored_tags(writer) == [("a.md", "boat"), ("a.md", "boat/dinghy"), ("b.md", "boat")]
-
-    writer.store_file(replace(file_row("a.md", "plums", at=2), tags="sail"))
-    writer.store_file(file_row("b.md", at=2, outcome=ledger.REMOVED))
-    assert stored_tags(writer) == [("a.md", "sail")]
 
 
 def test_full_text_is_written_once_for_all_files_of_a_transaction(writer):

@@ -7,13 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from memline.shared.errors import (
-    IndexFault,
-    IndexMissing,
-)
 from memline.shared.index import driver, ledger, maintenance
 from memline.shared.index.driver import open_reader, open_writer
-from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import file_row
 
 
@@ -26,13 +21,6 @@ def test_a_new_index_is_private_and_marked_as_ours(path):
         assert plain.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-
-
-def test_a_reader_says_that_there_is_no_index_yet(path):
-    with pytest.raises(IndexMissing) as missing:
-        open_reader(path)
-
-    assert missing.value.hint == "memline index"
 
 
 def test_a_reader_cannot_write(path):
@@ -51,15 +39,6 @@ def test_sqlite_vec_loads_without_importing_its_package():
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert printed.stdout.split() == ["v0.1.9", "False"]
-
-
-def test_a_wrong_extension_path_is_reported_and_nothing_breaks():
-    connection = driver.library().connect(":memory:")
-
-    problem = driver.load_vec(connection, "/nowhere/vec0.so")
-
-    assert "/nowhere/vec0.so" in problem
-    connection.close()
 
 
 OPEN_AND_CLOSE = """
@@ -87,13 +66,6 @@ def test_reading_in_the_same_process_never_drops_the_locks_of_its_writer(writer,
     assert Path(f"{path}-wal").exists()
     with driver.reading(path) as reader:
         assert len(ledger.entries(reader)) == 4
-
-
-def test_a_short_busy_timeout_gives_up_early(writer, path):
-    writer.connection.execute("BEGIN IMMEDIATE")
-    with closing(IndexWriter(path, busy_timeout_ms=10)) as other, pytest.raises(IndexFault, match="locked"):
-        other.store_file(file_row("a.md", "apples"))
-    writer.connection.execute("ROLLBACK")
 
 
 def test_what_another_process_built_in_the_place_of_a_damaged_index_is_not_moved(tmp_path):

@@ -34,12 +34,3 @@ def test_one_process_holds_an_index_until_it_ends_however_it_ends(tmp_path):
     assert lock_of(index).stat().st_mode & 0o777 == 0o600
     taken.close()
     assert holder_of(index) is None
-
-
-def test_two_indexes_of_a_home_are_held_side_by_side(tmp_path):
-    locks = [hold(tmp_path / name, "up", 0.0) for name in ("a.sqlite", "b.sqlite")]
-
-    assert None not in locks
-    for lock in locks:
-        if lock is not None:
-            lock.close()

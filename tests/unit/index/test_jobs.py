@@ -2,12 +2,11 @@
 
 import pytest
 
-from memline.shared.index import identities, jobs, vectors
+from memline.shared.index import jobs, vectors
 from memline.shared.index.jobs import Left
 from memline.shared.index.vectors import Backlog
 from tests.support.index_rows import (
     MODEL_A,
-    MODEL_B,
     answer,
     backlog,
     fail,
@@ -60,16 +59,6 @@ def test_a_job_counts_its_files_and_texts_and_is_done_when_nothing_is_left(desk)
     assert (done.state, done.files_done, done.texts_done) == ("done", 2, 3)
     assert left(desk, job) == Left()
     assert jobs.open_jobs(desk.connection) == []
-
-
-def test_a_file_that_came_another_way_is_not_waited_for(desk):
-    job = make_job(desk, "a.md", now_ns=5)
-
-    desk.store_file(file_row("a.md", "before the job", at=4))
-    assert left(desk, job).files == 1
-    desk.store_file(file_row("a.md", "saved", at=6))
-
-    assert left(desk, job).files == 0
 
 
 def test_the_older_job_goes_first_and_live_edits_before_both(desk):
@@ -156,18 +145,6 @@ def test_requests_in_flight_of_a_cancelled_job_are_stored_and_not_sent_again(des
     assert backlog(desk) == (Backlog(ready=2) if ending == "answer" else Backlog(cancelled=2))
 
 
-def test_a_new_model_whose_job_is_cancelled_is_not_switched_to(desk):
-    desk.store_file(file_row("a.md", "apples"))
-    answer(desk, lease_all(desk))
-    retarget(desk, MODEL_B)
-
-    change(desk, "cancel", jobs.open_jobs(desk.connection)[0])
-    desk.sweep()
-
-    active = identities.active(desk.connection)
-    assert active is not None and active.identity == MODEL_A
-
-
 @pytest.mark.parametrize(
     ("before", "verb"),
     [("", "resume"), ("pause", "pause"), ("cancel", "pause"), ("cancel", "resume"), ("cancel", "cancel")],
@@ -181,23 +158,6 @@ def test_what_the_state_of_a_job_does_not_allow_changes_nothing(desk, before, ve
     assert not change(desk, verb, job)
 
     assert again(desk, job) == row
-
-
-def test_another_model_is_a_job_of_all_texts(desk):
-    desk.store_file(file_row("a.md", "apples", "pears"))
-    answer(desk, lease_all(desk))
-
-    retarget(desk, MODEL_B)
-
-    (job,) = jobs.open_jobs(desk.connection)
-    assert (job.kind, job.what, left(desk, job).texts) == ("model", "openai b", 2)
-    assert "@" in job.asked_by
-    retarget(desk, MODEL_B)
-    assert jobs.open_jobs(desk.connection) == [job]
-    answer(desk, lease_all(desk))
-    active = identities.active(desk.connection)
-    assert active is not None and active.identity == MODEL_B
-    assert (again(desk, job).state, again(desk, job).texts_done) == ("done", 2)
 
 
 def test_what_is_asked_after_each_request_is_answered_by_an_index(desk):

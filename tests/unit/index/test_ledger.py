@@ -10,7 +10,7 @@ def test_a_removed_file_is_not_counted_and_forgotten_after_a_while(writer):
     writer.store_file(file_row("a.md", at=5, outcome=ledger.REMOVED))
 
     assert ledger.outcome_counts(writer.connection) == {"not_text": 1}
-    assert list(ledger.recorded_files(writer.connection)) == ["b.md"]
+    assert list(ledger.entries(writer.connection)) == ["b.md"]
     assert ledger.entry(writer.connection, "a.md") is not None
     ledger.forget_removed(writer.connection, before_ns=6)
     assert ledger.entry(writer.connection, "a.md") is None

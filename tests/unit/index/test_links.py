@@ -106,15 +106,3 @@ def test_a_note_says_what_it_links_to_and_what_links_to_it(notes):
     assert second.title == "Title of b"
     assert notes.of("b.md") == (["a.md"], ["a.md"])
     assert notes.of("no.md") == ([], [])
-
-
-def test_a_link_waits_for_its_note_and_goes_with_its_own(notes):
-    notes.add("a.md", "later")
-    assert notes.of("a.md") == ([], [])
-
-    notes.add("later.md")
-    assert notes.of("later.md") == ([], ["a.md"])
-
-    notes.remove("a.md")
-    assert notes.of("later.md") == ([], [])
-    assert check(notes.writer.connection, private=True)[0] == []

@@ -99,13 +99,6 @@ def test_only_allowed_vectors_are_candidates(filled, reader):
     assert matrix.cosines(reader, asked, [best, 999]) == {best: pytest.approx(1.0, abs=1e-6)}
 
 
-def test_an_empty_index_has_no_hits(writer, path):
-    with closing(open_reader(path)) as connection:
-        matrix = VectorMatrix(1, 4)
-        matrix.refresh(connection)
-        assert matrix.top(connection, vector_of("apples"), 5) == []
-
-
 def of_subjects(number, *, seed=0):
     """Vectors as a model makes them: off the origin, of subjects, with axes of unequal weight."""
     source = np.random.default_rng(seed)

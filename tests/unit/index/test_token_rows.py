@@ -6,7 +6,6 @@ import pytest
 from memline.shared.embedders import token_vectors
 from memline.shared.index import identities, token_rows, vectors
 from memline.shared.index.rows import LearnedCaps, VectorRow
-from memline.shared.scheduling import model_change
 from tests.support.index_rows import MODEL_A, file_row, lease_all, stored_tokens, vector_of
 
 DIMS = 96
@@ -33,23 +32,12 @@ def store(writer):
         writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
 
 
-def test_token_vectors_are_stored_with_the_vector(searched):
-    assert stored_tokens(searched) == [(text, tokens_of(text)) for text in ("apples", "pears")]
-
-
 def test_a_vector_takes_its_token_vectors_along_when_it_goes(searched):
     searched.store_file(file_row("a.md", at=2, outcome="removed"))
     assert stored_tokens(searched), "as long as the vector is cached, they are"
 
     with searched.session() as (connection, now):
         vectors.prune_cache(connection, 0, now)
-
-    assert stored_tokens(searched) == []
-
-
-def test_vectors_that_are_made_anew_lose_the_old_ones(searched):
-    with searched.session() as (connection, now):
-        model_change.forget_vectors(connection, now)
 
     assert stored_tokens(searched) == []
 

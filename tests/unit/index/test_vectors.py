@@ -3,7 +3,6 @@
 import time
 
 from memline.shared.index import meta, vectors
-from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import (
     MODEL_A,
     answer,
@@ -24,23 +23,6 @@ def test_a_vector_whose_chunk_was_removed_meanwhile_is_kept_as_cache(wanting):
     assert vectors.count_cached(wanting.connection) == 2
     wanting.store_file(file_row("a.md", "apples", at=3))
     assert meta.get(wanting.connection, meta.CACHED_TOTAL) == 1
-
-
-def test_the_cache_keeps_only_the_most_recently_used(path, clock):
-    writer = IndexWriter(path, cache_entries=1, clock=clock)
-    retarget(writer, MODEL_A)
-    for number, text in enumerate(("one", "two", "three")):
-        writer.store_file(file_row(f"{text}.md", text, at=1))
-        answer(writer, lease_all(writer))
-        clock.advance(1)
-        writer.store_file(file_row(f"{text}.md", at=2 + number, outcome="removed"))
-
-    writer.sweep()
-
-    assert vectors.count_cached(writer.connection) == 1
-    writer.store_file(file_row("three.md", "three", at=9))
-    assert meta.get(writer.connection, meta.CACHED_TOTAL) == 1
-    writer.close()
 
 
 def test_a_row_id_is_never_given_to_another_vector(writer):

@@ -76,7 +76,7 @@ def test_the_time_left_is_known_while_texts_are_sent_at_a_known_rate(place, writ
         return to_json(state(place.settings, [place.agent]))["backlog"]["etaSeconds"]
 
     with writer.transaction() as (connection, now):
-        meta.count_recent(connection, 100, now)
+        meta.count_embedded(connection, 100, now)
     with closing(hold(place.index_path, "index", 1.0)):
         moving = eta_s()
     with writer.transaction() as (connection, now):

@@ -53,20 +53,6 @@ def test_a_bad_key_that_one_agent_meets_stops_the_other_before_it_asks(
     assert health.read(two.accounts, "openai").reason == "it was stop"
 
 
-def test_another_key_is_another_account(tmp_path, clock):
-    with (
-        closing(wanting(tmp_path / "one.sqlite", clock, choice())) as one,
-        closing(wanting(tmp_path / "two.sqlite", clock, choice(key="other"))) as two,
-    ):
-        fail(one, lease_all(one)[0], "stop")
-
-        assert len(lease_all(two)) == 1
-        use(one, choice(key="new"))
-        assert len(lease_all(one)) == 1
-        use(one, choice())
-        assert health.read(one.accounts, "openai").paused
-
-
 def test_a_damaged_account_file_is_named_and_left_as_it_is(pair, tmp_path):
     """It has the sessions that were forgotten; what only reads it goes on."""
     one, two = pair

@@ -16,7 +16,7 @@ from memline.shared.providers import RequestCaps
 from memline.shared.scheduling.budget import NO_PRICE, QUESTIONS, TEXTS_SHARE, Budget, Charge, spent
 from memline.shared.scheduling.embed_results import Usage
 from tests.support.clock import ManualClock
-from tests.support.index_rows import MODEL_A, answer, backlog, fail, file_row, retarget
+from tests.support.index_rows import MODEL_A, answer, fail, file_row, retarget
 
 #: 0.02 dollars a million tokens by requests.
 SMALL = Charge(identity=Identity(provider="openai", model="text-embedding-3-small"), account="openai:1")
@@ -35,18 +35,6 @@ def file(tmp_path):
 def today(file, now=NOW):
     counts = spent(file, Ceilings(), now)["today"]
     return counts
-
-
-def test_a_day_has_a_limit_in_dollars_and_the_next_day_another(file):
-    mine = Budget(file, Ceilings(max_cost_per_day=0.02))
-    most = int(1_000_000 * TEXTS_SHARE)
-
-    taken, refused = mine.take(SMALL, most, NOW), mine.take(SMALL, 1, NOW)
-
-    assert taken is None and refused is not None
-    assert f"limits.maxCostPerDay is reached: $0.0190 of $0.0200 today, {DAY} UTC" in refused.reason
-    assert "goes on at 2025-06-16 00:00 UTC; or raise limits.maxCostPerDay" in refused.action
-    assert mine.take(SMALL, 1, NOW + 86_400) is None
 
 
 def test_texts_leave_a_little_of_a_day_to_questions(file):
@@ -158,21 +146,6 @@ def tokens_of_a_text(writer):
     return int(tokens)
 
 
-def test_texts_wait_at_the_limit_and_go_on_the_next_day_or_when_it_is_raised(writer, clock):
-    each = tokens_of_a_text(writer)
-    limit(writer, 10 * each)
-
-    first, again = lease(writer), lease(writer)
-    clock.advance(86_400)
-    next_day = lease(writer)
-    limit(writer, 10**6)
-    raised = lease(writer)
-
-    # Nine and a half are for texts, the rest is for questions. A request is as small as what is left.
-    assert (first, again, next_day, raised) == (9, 0, 9, 2)
-    assert backlog(writer).wanted == 0
-
-
 def test_a_limit_that_leaves_less_than_a_text_uses_up_no_probe(writer, clock):
     (request,) = writer.lease(CAPS, credits=1, only_full=False)
     fail(writer, request, "stop")
@@ -200,13 +173,3 @@ def test_the_first_answer_of_a_request_corrects_its_count_once(writer, clock, us
     after = today(writer.accounts.file, began)
     assert counted == 2 * tokens_of_a_text(writer)
     assert (after["tokens"], after["requests"]) == (used, requests)
-
-
-def test_a_request_that_is_never_answered_stays_counted(writer, clock):
-    writer.lease(CAPS, credits=1, only_full=False)
-    counted = today(writer.accounts.file, clock.now())
-
-    writer.end_leases()
-
-    assert today(writer.accounts.file, clock.now()) == counted
-    assert backlog(writer).wanted == 20

@@ -4,7 +4,7 @@ import pytest
 
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import identities, meta, vectors
+from memline.shared.index import identities, meta
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import model_change
 from tests.support.index_rows import CAPS, MODEL_A, answer, fail, file_row, lease_all
@@ -94,24 +94,3 @@ def test_nothing_is_paid_for_twice_however_often_they_alternate(stopped, clock):
 
     # The text that the first lacked, the new texts at the fallback, all but the last of them at the first.
     assert meta.get(stopped.connection, meta.EMBEDDED_TOTAL) == embedded + 1 + 3 + 2
-
-
-def test_a_cache_of_nothing_keeps_the_vectors_of_both(path, clock):
-    with closing(IndexWriter(path, clock=clock, cache_entries=0)) as writer:
-        start(writer, SECOND)
-        writer.store_file(file_row("a.md", "apples"))
-        answer(writer, lease_all(writer))
-        writer.store_file(file_row("b.md", "plums"))
-        fail(writer, lease_all(writer)[0], "stop")
-        switch_if_needed(writer, SECOND)
-        work_as(writer, SECOND)
-        writer.sweep()
-
-        assert vectors.count_ready(writer.connection) == 3
-
-
-def test_a_fallback_that_is_no_longer_configured_is_left(stopped):
-    start(stopped, None)
-
-    assert target(stopped) == MODEL_A
-    assert meta.get(stopped.connection, meta.FALLBACK) is None

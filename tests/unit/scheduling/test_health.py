@@ -39,23 +39,12 @@ def test_pauses_grow_until_the_breaker_opens_and_rests_double_up_to_five_minutes
     assert [after_failures(count)[0].has_given_up for count in (3, 4)] == [False, True]
 
 
-def test_a_provider_that_is_dead_for_years_overflows_nothing():
-    assert after_failures(5_000)[0].opens > 4_000
-
-
 def test_requests_that_were_in_flight_together_fail_once():
     once = failed(Health(), NOW)
     opened, now = after_failures(3)
 
     assert failed(once, NOW + 0.5) == once
     assert failed(opened, now + 1) == opened
-
-
-def test_a_definite_no_opens_at_once_and_for_good():
-    state = health.stopped(Health(), REQUEST_RULES, "bad key", "set it", NOW)
-
-    assert (state.paused, state.has_given_up, state.reason, state.action) == (True, True, "bad key", "set it")
-    assert health.worked(state) == Health()
 
 
 def test_a_time_to_wait_is_no_failure_and_the_longest_counts():
@@ -157,20 +146,6 @@ def test_after_a_failure_one_request_goes_ahead_of_the_others(pair, clock):
     clock.advance(2)
     (single,) = lease(pair[1])
     assert single.is_probe and lease(pair[0]) == []
-
-
-def test_of_two_processes_one_sends_the_one_text_that_an_open_breaker_lets_through(pair, clock):
-    fail(pair[0], lease(pair[0])[0], "stop")
-    pair[0].end_leases()
-
-    assert lease(pair[1]) == []
-    clock.advance(60)
-    probes = [*lease(pair[1]), *lease(pair[0])]
-    assert [(len(probe.texts), probe.is_probe) for probe in probes] == [(1, True)]
-
-    answer(pair[0], probes)
-    assert len(lease(pair[1])) == 3
-    assert health.read(pair[0].accounts, "openai").state == "closed"
 
 
 def test_a_probe_that_is_never_answered_is_followed_by_another_after_its_lease(pair, clock):

@@ -32,10 +32,6 @@ def limits(path, clock):
         yield limits
 
 
-def test_without_limits_everything_goes_at_once(limits):
-    assert [limits.take("openai", costs(tokens=10**6)) for _ in range(100)] == [0.0] * 100
-
-
 @pytest.mark.parametrize("size", [1, 3, 20, 45, 90, 100])
 def test_no_minute_holds_more_than_the_limit_and_most_of_it_is_used(limits, clock, size):
     source, began, went = random.Random(size), clock.now(), list[float]()
@@ -63,14 +59,6 @@ def test_no_minute_holds_more_than_the_limit_and_most_of_it_is_used(limits, cloc
 )
 def test_a_call_above_the_whole_limit_goes_alone(limits, call):
     assert [limits.take("openai", costs(**call)) for _ in range(2)] == [0, WINDOW_S]
-
-
-def test_places_are_given_ahead_in_order_to_those_who_wait_for_them(limits):
-    call = costs(tokens=1, max_requests=2)
-    waits = [limits.take("openai", call, max_wait_s=max_wait_s) for max_wait_s in (0, 1, 100, 200)]
-
-    # The second would not wait, and got none.
-    assert waits == [0, WINDOW_S, WINDOW_S, 2 * WINDOW_S]
 
 
 def test_a_question_has_a_part_of_the_limit_for_itself(limits, clock):

@@ -18,7 +18,6 @@ from tests.support.index_rows import (
     fail,
     file_row,
     lease_all,
-    nearest,
     retarget,
     use,
     vector_of,
@@ -29,37 +28,6 @@ def active_model(writer):
     active = identities.active(writer.connection)
     assert active is not None
     return active.identity.model
-
-
-def test_search_keeps_the_old_vectors_until_the_new_ones_are_complete(wanting):
-    answer(wanting, lease_all(wanting))
-
-    retarget(wanting, MODEL_B)
-
-    assert active_model(wanting) == "a"
-    (request,) = lease_all(wanting)
-    assert request.identity == MODEL_B
-    half, rest = request.texts[:1], request.texts[1:]
-    for texts in (half, rest):
-        assert active_model(wanting) == "a"
-        rows = [VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in texts]
-        wanting.store_vectors(MODEL_B, request.lease, rows, LearnedCaps())
-    assert active_model(wanting) == "b"
-    assert nearest(wanting, "pears")[0] == "pears"
-
-
-def test_going_back_takes_the_vectors_from_the_cache(wanting):
-    answer(wanting, lease_all(wanting))
-    retarget(wanting, MODEL_B)
-    answer(wanting, lease_all(wanting))
-    wanting.sweep()
-    assert vectors.count_cached(wanting.connection) == 2
-
-    retarget(wanting, MODEL_A)
-
-    assert active_model(wanting) == "a"
-    assert lease_all(wanting) == []
-    assert nearest(wanting, "apples")[0] == "apples"
 
 
 def test_going_back_ends_the_job_of_the_change_and_no_other(wanting):
@@ -96,15 +64,6 @@ def test_a_change_that_is_taken_up_again_goes_on_where_it_was(writer, sweeps):
     texts = {text.text for request in lease_all(writer) for text in request.texts}
     held = {text.text for text in first.texts}
     assert texts | held >= {f"text {n}" for n in range(20)}
-
-
-def test_a_model_that_fails_for_all_texts_does_not_take_over(wanting):
-    answer(wanting, lease_all(wanting))
-    retarget(wanting, MODEL_B)
-
-    fail(wanting, lease_all(wanting)[0], "refused")
-
-    assert active_model(wanting) == "a"
 
 
 def test_without_a_provider_nothing_is_wanted_and_nothing_lost(wanting):

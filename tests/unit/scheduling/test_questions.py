@@ -101,13 +101,6 @@ def test_no_question_is_delayed_for_long(
     assert embedder.embed("q", ACTIVE, Health()) == b"vector"
 
 
-def test_the_time_that_a_provider_names_counts(embedder, provider):
-    provider.fails_after_s, provider.retry_after_s = 0.1, 60.0
-    refusal(embedder)
-
-    assert refusal(embedder) == "openai is not asked for another 60 s: no answer"
-
-
 def test_questions_of_two_agents_with_one_key_count_together_and_wait_for_no_place(provider, clock, tmp_path):
     memory = MemorySearch(remote=Remote(requests_per_minute=40))
     paths = {"workspace": tmp_path, "state_dir": tmp_path, "home": tmp_path, "memory": memory}

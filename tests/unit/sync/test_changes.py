@@ -1,6 +1,6 @@
 """What a scan takes for a change, told by names, sizes and times."""
 
-from memline.shared.index.ledger import RecordedFile
+from memline.shared.index.rows import LedgerEntry
 from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.outcomes import LINK_PROBLEM
 from memline.shared.sync.plan import Changes, compare
@@ -12,9 +12,8 @@ def found(path, *, problem=None, **changes):
 
 
 def seen(outcome="indexed", *, size=1, mtime_ns=10, chunking="c1"):
-    return RecordedFile(
-        path="", size=size, mtime_ns=mtime_ns, ctime_ns=10, outcome=outcome, chunking=chunking
-    )
+    times = {"size": size, "mtime_ns": mtime_ns, "ctime_ns": 10, "observed_ns": 0}
+    return LedgerEntry(path="", source="memory", outcome=outcome, chunking=chunking, **times)
 
 
 def scan(files, ledger, *unlisted):
@@ -28,13 +27,6 @@ def test_the_same_size_time_and_chunking_is_no_change():
     assert changes.count == 0
     assert changes.to_read() == ()
     assert changes.to_read(force=True) == ("a.md",)
-
-
-def test_a_new_file_is_added_and_a_missing_one_removed():
-    changes = scan([found("new.md")], {"old.md": seen()})
-
-    assert (changes.added, changes.removed) == (("new.md",), ("old.md",))
-    assert changes.to_read() == ("new.md", "old.md")
 
 
 def test_another_size_time_or_chunking_is_a_change_older_times_too():
@@ -67,14 +59,6 @@ def test_what_could_not_be_read_is_tried_every_time():
     # It looks as it did, so the index is not behind.
     assert scan([found("unreadable")], {"unreadable": seen("unreadable")}).count == 0
     assert scan([found("unreadable", size=9)], {"unreadable": seen("unreadable")}).count == 1
-
-
-def test_what_cannot_be_indexed_is_announced_once():
-    link = found("link", problem=LINK_PROBLEM)
-
-    assert scan([link], {}).refused == ("link",)
-    assert scan([link], {"link": seen()}).refused == ("link",)
-    assert scan([link], {"link": seen("symlink", size=99)}) == Changes(unchanged=("link",))
 
 
 def test_files_behind_a_folder_that_became_a_link_are_announced_once():
@@ -121,7 +105,3 @@ def test_a_transcript_has_changed_that_grew_much_shrank_or_was_cut_otherwise():
     ):
         assert changes == Changes(changed=("sessions/a.jsonl",))
     assert grown(1, seen(size=50), path="a.md") == Changes(changed=("a.md",))
-
-
-def test_a_transcript_without_words_so_far_may_grow_too():
-    assert grown(1, seen("empty", chunking="t1", size=50)).growing == ("sessions/a.jsonl",)

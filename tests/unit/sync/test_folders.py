@@ -34,12 +34,6 @@ def test_without_memory_the_workspace_is_watched_as_a_whole(tmp_path):
     assert watched(tmp_path / "ws") == {"ws": True}
 
 
-def test_with_a_long_term_note_alone_the_workspace_tells_when_memory_comes(tmp_path):
-    noted(tmp_path / "ws")
-
-    assert watched(tmp_path / "ws") == {"ws": False}
-
-
 def test_a_missing_workspace_is_awaited_in_the_nearest_folder(tmp_path):
     folders = folders_of(MemoryPaths(tmp_path / "not/yet"))
 
@@ -76,30 +70,6 @@ def test_links_are_not_watched(tmp_path):
     (tmp_path / "ws/notes").symlink_to(tmp_path / "elsewhere")
 
     assert watched(tmp_path / "ws", "notes") == {"ws": False, "ws/memory": True}
-
-
-def test_a_file_is_watched_through_its_folder(tmp_path):
-    noted(tmp_path / "ws")
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/plan.md").write_text("x")
-
-    assert watched(tmp_path / "ws", "../docs/plan.md") == {"ws": False, "docs": False}
-
-
-def test_an_entry_inside_a_watched_tree_costs_nothing(tmp_path):
-    (tmp_path / "ws/memory/sub").mkdir(parents=True)
-
-    assert watched(tmp_path / "ws", "memory/sub") == {"ws": False, "ws/memory": True}
-
-
-def test_a_hidden_folder_is_watched_when_it_is_named(tmp_path):
-    (tmp_path / "ws/memory/.drafts").mkdir(parents=True)
-
-    assert watched(tmp_path / "ws", "memory/.drafts") == {
-        "ws": False,
-        "ws/memory": False,
-        "ws/memory/.drafts": True,
-    }
 
 
 MOUNTS = """\

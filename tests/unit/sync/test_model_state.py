@@ -24,17 +24,6 @@ def test_an_index_without_vectors_lacks_all_of_the_chosen_model(place):
     assert "warn agent main: nothing is embedded yet: 2 texts" in place.run("doctor").stdout
 
 
-def test_after_an_index_run_nothing_differs(place):
-    with EmbeddingServer() as server:
-        place.configure(**remote(server.url))
-        place.index()
-
-        answer = place.search("note")
-
-    assert (answer.stale, answer.warning) == (False, "")
-    assert (place.status()["modelDiffers"], place.status()["dirty"]) == ("", False)
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -68,15 +57,3 @@ def test_what_differs_of_the_same_model_is_told(place, dims, headers, words):
         warning = place.search("note").warning
 
         assert f"the index has its vectors with another {words}: 2 texts" in warning
-
-
-def test_another_address_is_told_and_its_cost(place):
-    with EmbeddingServer() as server, EmbeddingServer() as second:
-        place.configure(**remote(server.url))
-        place.index()
-        place.configure(**remote(second.url))
-
-        warning = place.search("note").warning
-
-        assert f"the settings choose openai stub at {second.url}, the index has its vectors" in warning
-        assert "2 texts to embed with openai stub, no price known" in warning

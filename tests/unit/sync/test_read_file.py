@@ -113,59 +113,6 @@ def test_nothing_but_the_last_changed_chunk_is_embedded_again(file, writer, cloc
     assert len(sent) <= len(texts(writer)) + 10
 
 
-def test_a_row_may_be_stored_twice(file, writer, clock):
-    append(file, opening() + talk(10))
-    first = look(file, writer, clock)
-    writer.store_file(first)
-    append(file, talk(10, first=10))
-    second = look(file, writer, clock)
-
-    writer.store_file(second)
-    before = texts(writer)
-
-    assert writer.store_file(second) == "late"
-    assert writer.store_file(first) == "late"
-    assert texts(writer) == before
-
-
-def test_half_a_line_more_only_moves_size_and_time(file, writer, clock):
-    append(file, opening() + talk(10))
-    take_in(file, writer, clock)
-
-    append(file, '{"type":"message","mess')
-    row = look(file, writer, clock)
-
-    assert row.chunks is None
-    assert writer.store_file(row) == "unchanged"
-    entry = ledger.entry(writer.connection, PATH)
-    assert entry is not None and entry.size == file.stat().st_size
-
-
-def test_a_look_at_what_the_ledger_has_no_longer_is_taken_again(file, writer, clock):
-    append(file, opening() + talk(10))
-    take_in(file, writer, clock)
-    same = look(file, writer, clock)
-    append(file, talk(10, first=10))
-    other = look(file, writer, clock)
-    same = replace(same, observed_ns=other.observed_ns + 1)
-    writer.store_file(other)
-
-    assert writer.store_file(same) == "unknown"
-
-
-def test_reading_all_of_it_again_changes_no_chunk_and_embeds_nothing(file, writer, clock):
-    retarget(writer, MODEL_A)
-    append(file, opening() + talk(30))
-    take_in(file, writer, clock)
-    answer(writer, lease_all(writer))
-    before = ids(writer)
-
-    writer.store_file(look(file, writer, clock, force=True))
-
-    assert ids(writer) == before
-    assert lease_all(writer) == []
-
-
 def test_a_removed_or_no_longer_allowed_transcript_leaves_nothing_in_the_index(file, writer, clock):
     append(file, opening() + talk(10))
     take_in(file, writer, clock)

@@ -23,12 +23,6 @@ class Looks:
         return DiskState(files_behind=self.count, look_s=self.took_s)
 
 
-def test_the_first_two_questions_look():
-    looks = Looks(0.02)
-
-    assert [looks.staleness.state().files_behind for _ in range(3)] == [1, 2, 2]
-
-
 def test_a_look_is_taken_again_when_the_last_one_has_been_paid_for():
     looks = Looks(0.02)
     looks.staleness.state()
@@ -45,16 +39,6 @@ def test_a_cheap_look_is_taken_by_every_question():
     looks.staleness.state()
 
     assert looks.staleness.state().files_behind == 2
-
-
-def test_after_a_change_of_our_own_a_look_is_taken_at_once():
-    looks = Looks(0.02)
-    looks.staleness.state()
-    looks.staleness.state()
-
-    looks.staleness.look_now()
-
-    assert looks.staleness.state().files_behind == 3
 
 
 def test_a_caller_that_finds_another_thread_looking_takes_the_last_state():
