@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import dramatiq
 
@@ -20,7 +20,6 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.index.rows import FileRow
 from memline.shared.queue import broker as queue_broker
-from memline.shared.queue.feed import FileFeeder
 from memline.shared.queue.fleet_workers import FleetWorkers
 from memline.shared.queue.in_flight import InFlightRequests
 from memline.shared.queue.routes import QUEUES, uses_batches
@@ -149,8 +148,3 @@ def workers_of(settings: Settings, agent: AgentSettings, *, clock: Clock) -> InP
     if settings.queue:
         return FleetWorkers(settings.queue, agent)
     return InProcessWorkers(settings, clock=clock)
-
-
-def feeder_of(agent: AgentSettings, files: Iterable[tuple[str, int]], *, scanned_ns: int) -> FileFeeder:
-    """Return what hands these files of an agent to its workers, a few at a time."""
-    return FileFeeder(agent.agent, files, scanned_ns=scanned_ns, index=agent.index_path.name)

@@ -92,9 +92,9 @@ def bring_up_to_date(
             before = before or file_id(agent.index_path)
             on_plan(plan)
             with closing(IndexRun(settings, agent, plan, started_ns=started_ns, clock=clock)) as run:
-                files = run.share_with_jobs(plan.files(force=force), force=force)
-                if files or run.has_job_files or plan.index.backlog.pending or plan.index.open_batches:
-                    run.work(files, on_progress=on_progress)
+                run.make_job(force=force)
+                if run.has_job_files or plan.index.backlog.pending or plan.index.open_batches:
+                    run.work(on_progress=on_progress)
                 with closing(IndexWriter.of(agent, clock=clock)) as writer:
                     # The sweep of a process that stays would come too late.
                     writer.tidy()
@@ -138,31 +138,28 @@ class IndexRun:
     def close(self) -> None:
         self._reader.close()
 
-    def share_with_jobs(self, files: list[tuple[str, int]], *, force: bool) -> list[tuple[str, int]]:
-        """Make a job of these files if they are the first import, or all are read again; return the others.
+    def make_job(self, *, force: bool) -> None:
+        """Make a job of the files that are to be read, with `force` of all.
 
-        What an open job reads already is left to it: an import that was interrupted goes on as that job.
+        What an open job reads already is left to it: a run that was interrupted goes on as that job.
         """
+        files = self._plan.files(force=force)
         writing = IndexWriter.of(self._agent, clock=self._clock)
         with closing(writing) as writer, writer.transaction() as (connection, _):
             waiting = jobs.waiting_files(connection)
             is_import = not self._plan.index.files and not waiting
             if not force:
                 files = self._plan.outside_jobs(files, waiting)
-            # Only a backfill goes by batch.
-            has_batches = self._agent.memory.remote.batch.enabled
-            if not files or not (force or is_import or has_batches):
-                return files
-            jobs.create(
-                connection,
-                jobs.IMPORT if is_import else jobs.REINDEX,
-                by=jobs.asker(),
-                now_ns=self._clock.now_ns(),
-                what="" if is_import else "all files" if force else "changed files",
-                files=files,
-                force=force,
-            )
-        return []
+            if files:
+                jobs.create(
+                    connection,
+                    jobs.IMPORT if is_import else jobs.REINDEX,
+                    by=jobs.asker(),
+                    now_ns=self._clock.now_ns(),
+                    what="" if is_import else "all files" if force else "changed files",
+                    files=files,
+                    force=force,
+                )
 
     @property
     def has_job_files(self) -> bool:
@@ -170,22 +167,15 @@ class IndexRun:
         with faults(self._agent.index_path):
             return jobs.next_to_read(self._reader) is not None
 
-    def work(
-        self,
-        files: list[tuple[str, int]],
-        *,
-        on_progress: Callable[[RunProgress], None],
-    ) -> None:
-        """Let the workers of this process, or of the fleet, read these files and embed what is missing.
-
-        The files of jobs are read as well.
+    def work(self, *, on_progress: Callable[[RunProgress], None]) -> None:
+        """Let the workers of this process, or of the fleet, read the files of jobs and embed what is missing.
 
         Returns when no vector is pending, the provider cannot go on, or nothing moves any more. Raises
         IndexReplaced when the index is deleted or another one is at its path, and the error that ended an
         actor.
         """
         # Imported only when there is work: the actors and dramatiq cost 75 ms of CPU.
-        from memline.producers.runs.in_process import feeder_of, workers_of
+        from memline.producers.runs.in_process import workers_of
         from memline.shared.queue.broker import send
         from memline.shared.queue.messages import Sweep
 
@@ -195,16 +185,13 @@ class IndexRun:
             progress = RunProgress(files=-1)
             # The store worker takes up what waits in the rows.
             send(Sweep(agent=self._agent.agent))
-            feeder = feeder_of(self._agent, files, scanned_ns=self._started_ns)
             while True:
                 began, before = time.monotonic(), progress
                 # First: an actor that writes to a deleted file fails with an error that hides the reason.
                 self._refuse_replaced()
                 words = workers.check(wants_vectors=progress.vectors_done < progress.vectors)
-                with faults(self._agent.index_path):
-                    feeder.advance(self._reader)
                 with self._facts() as facts:
-                    progress, is_over = self._measure(facts, feeder.done, feeder.total)
+                    progress, is_over = self._measure(facts)
                 if progress != before or progress.waiting:
                     moved_at = began
                 quiet_s = began - moved_at
@@ -236,7 +223,7 @@ class IndexRun:
         with faults(self._agent.index_path), snapshot(self._reader):
             yield facts
 
-    def _measure(self, facts: Facts, files_done: int, files: int) -> tuple[RunProgress, bool]:
+    def _measure(self, facts: Facts) -> tuple[RunProgress, bool]:
         """Measure how far the run is, and whether there is nothing more to wait for."""
         backlog, batches, waiting = facts.backlog, self._batches(facts), ""
         if backlog != self._backlog:
@@ -246,13 +233,13 @@ class IndexRun:
         job_files = jobs.count_waiting(self._reader)
         self._job_files = max(self._job_files, job_files)
         progress = RunProgress(
-            files_done=files_done + self._job_files - job_files,
-            files=files + self._job_files,
+            files_done=self._job_files - job_files,
+            files=self._job_files,
             vectors_done=backlog.ready + backlog.failed,
             vectors=backlog.ready + backlog.failed + backlog.pending,
             waiting=waiting,
         )
-        if files_done < files or job_files:
+        if job_files:
             return progress, False
         may_leave = batches.may_leave(self._agent.memory.remote.batch)
         in_batches, queued = (batches.texts, batches.queued) if may_leave else (0, 0)

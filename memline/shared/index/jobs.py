@@ -154,10 +154,10 @@ def next_to_read(connection: Connection) -> Job | None:
     return next(iter(select(connection, Job, "jobs", condition)), None)
 
 
-def files_of(connection: Connection, job_id: int) -> list[tuple[str, int]]:
-    """List (ledger path, size) of the files that a job has not read yet."""
-    rows = connection.execute("SELECT path, size FROM job_files WHERE job = ? ORDER BY path", (job_id,))
-    return rows.fetchall()
+def files_of(connection: Connection, job_id: int, count: int = -1) -> list[tuple[str, int]]:
+    """List (ledger path, size) of the files that a job has not read yet, by default of all of them."""
+    query = "SELECT path, size FROM job_files WHERE job = ? ORDER BY path LIMIT ?"
+    return connection.execute(query, (job_id, count)).fetchall()
 
 
 def files_arrived(connection: Connection, observed: Mapping[str, int]) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from sqlite3 import Connection
 
 from memline.shared.index.driver import scalar, select
@@ -68,12 +67,6 @@ def page(
 def entry(connection: Connection, path: str) -> LedgerEntry | None:
     """Return the row of `path`, also when the file was removed."""
     return next(iter(select(connection, LedgerEntry, "files", "WHERE path = ?", path)), None)
-
-
-def observations(connection: Connection, paths: Iterable[str]) -> dict[str, int]:
-    """Return when files were read (ns), by path; of those that have a row."""
-    query = "SELECT path, observed_ns FROM files WHERE path IN (SELECT value FROM json_each(?))"
-    return dict(connection.execute(query, (json.dumps(list(paths)),)))
 
 
 def record(connection: Connection, row: FileRow) -> int:
