@@ -20,7 +20,6 @@ from memline.shared.config.schema import ACCOUNT_FILE, AgentSettings
 from memline.shared.config.schema import Batch as BatchSettings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import IndexFault
-from memline.shared.figures.counters import count_calls
 from memline.shared.index import (
     batches,
     bits,
@@ -288,14 +287,13 @@ class IndexWriter:
             )
 
     def settle(self, identity: Identity, lease: str, usage: Usage) -> None:
-        """Correct the count of a request by its first answer, and count how its calls ended."""
+        """Correct the count of a request by its first answer."""
         with self.transaction() as (connection, _):
             lease_row = leases.settle(connection, lease)
         if lease_row is not None:
             tokens, day = lease_row
             charge = Charge(identity=identity, account=self.accounts.of(identity.provider))
             self.budget.correct(charge, day, usage.tokens - tokens, usage.paid_calls - 1)
-            count_calls(self.accounts.file, charge.account, usage.ends)
 
     def _target(self, connection: Connection, only: Identity | None) -> IdentityRow | None:
         target = identities.target(connection)

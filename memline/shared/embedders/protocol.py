@@ -77,9 +77,6 @@ class Embedder(Protocol):
 #: Attempts of a call to a provider: most trouble of a moment is over with the second.
 CALL_ATTEMPTS = 3
 
-#: How an attempt ended that was answered with vectors, and one that was answered 429.
-OK, RATE_LIMIT = "ok", "rate_limit"
-
 #: Statuses of gateways whose server did not answer in time; 524 is Cloudflare's.
 _TIMEOUT_STATUSES = (504, 524)
 
@@ -89,66 +86,43 @@ def is_timeout(error: ProviderError) -> bool:
     return isinstance(error, ProviderTimeout) or error.status in _TIMEOUT_STATUSES
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt of a call: a request as the provider counts them."""
+class Call(msgspec.Struct):
+    """A call of a provider: how often it may be tried, and what it may cost."""
 
-    #: `OK`, `RATE_LIMIT`, "timeout" or a kind of error.
-    end: str
-    #: It was perhaps paid for: answered, or without an answer.
-    is_paid: bool
+    max_attempts: int = CALL_ATTEMPTS
+    #: Attempts that were answered, or that may have been paid for without an answer.
+    paid: int = 0
     #: Tokens that the answer counts (`usage`); 0 when it does not say.
     used_tokens: int = 0
 
-
-class _Call(msgspec.Struct):
-    max_attempts: int = CALL_ATTEMPTS
-    attempts: list[Attempt] = []
-    used_tokens: int = 0
+    def count(self, error: ProviderError | None) -> None:
+        """Count an attempt by how it ended; `counted_call` does so for the last one."""
+        self.paid += error is None or error.maybe_paid or isinstance(error, ProviderBrokenAnswer)
 
 
-_call: ContextVar[_Call | None] = ContextVar("call", default=None)
+_call: ContextVar[Call | None] = ContextVar("call", default=None)
 
 
-def max_attempts() -> int:
-    """Return the attempts that a call of this thread may take."""
-    call = _call.get()
-    return CALL_ATTEMPTS if call is None else call.max_attempts
-
-
-def note_usage(tokens: int) -> None:
-    """Note the tokens that the answer of this thread's call counts."""
-    if call := _call.get():
-        call.used_tokens = tokens
-
-
-def note_attempt(error: ProviderError | None) -> None:
-    """Note how an attempt of a call of this thread ended; of the last one `noted_attempts` does."""
-    if call := _call.get():
-        is_paid = error is None or error.maybe_paid or isinstance(error, ProviderBrokenAnswer)
-        call.attempts.append(Attempt(end=_end_of(error), is_paid=is_paid, used_tokens=call.used_tokens))
+def current_call() -> Call:
+    """Return the call that this thread makes; outside of `counted_call` one that nobody counts."""
+    return _call.get() or Call()
 
 
 @contextmanager
-def noted_attempts(max_attempts: int = CALL_ATTEMPTS) -> Iterator[list[Attempt]]:
-    """Give a list that has the attempts of the call inside the block when that ends.
+def counted_call(max_attempts: int = CALL_ATTEMPTS) -> Iterator[Call]:
+    """Count the attempts of the call inside the block.
 
     `max_attempts`: a failed attempt is a request like any other to a provider that counts them, and a probe
     that is sent three times is not a single probe.
     """
-    call = _Call(max_attempts=max_attempts)
+    call = Call(max_attempts)
     token = _call.set(call)
     try:
-        yield call.attempts
+        yield call
     except ProviderError as error:
-        note_attempt(error)
+        call.count(error)
         raise
     else:
-        note_attempt(None)
+        call.count(None)
     finally:
         _call.reset(token)
-
-
-def _end_of(error: ProviderError | None) -> str:
-    if error is None:
-        return OK
-    return "timeout" if is_timeout(error) else RATE_LIMIT if error.status == 429 else error.kind

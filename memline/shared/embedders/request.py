@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from memline.shared.clock import Clock, SystemClock
-from memline.shared.embedders.protocol import CALL_ATTEMPTS, Attempt, Embedder, is_timeout, noted_attempts
+from memline.shared.embedders.protocol import CALL_ATTEMPTS, Embedder, counted_call, is_timeout
 from memline.shared.errors import (
     ProviderBrokenAnswer,
     ProviderError,
@@ -67,9 +67,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     quick_rows: int = 0
     #: `REFERENCE` got its vector: what failed is the fault of the texts, or of how many.
     is_provider_well: bool = False
-    #: All attempts of all calls.
-    attempts: list[Attempt] = []
-    #: Tokens of all calls: the provider's own `usage`, else the estimate of what may have been paid for.
+    #: Attempts that may have been paid for, and their tokens: the provider's own `usage`, else the estimate.
+    paid_calls: int = 0
     used_tokens: int = 0
 
 
@@ -77,62 +76,53 @@ def _estimate(text: str) -> int:
     return len(text) // 4 + 1
 
 
-def embed(
-    embedder: Embedder,
-    texts: Sequence[str],
-    before_call: Callable[[Sequence[str]], None] = lambda _: None,
-    *,
-    estimate: Callable[[str], int] = _estimate,
-    timeout_s: float = 0,
-    max_attempts: int = CALL_ATTEMPTS,
-    clock: Clock | None = None,
-) -> Outcome:
-    """Embed `texts`, as many as the provider takes. Raises no ProviderError.
-
-    `before_call` is called before each call, with its texts; it may wait for a rate limit, or raise
-    ProviderLater, which ends the calls. `estimate`: tokens of a text. `timeout_s`: the time limit of a call,
-    0 for none. `max_attempts`: attempts of a call.
-    """
-    request = _Request(embedder, texts, before_call, estimate, timeout_s, max_attempts, clock)
-    outcome = request.outcome
-    outcome.error = request.run()
-    if outcome.error is None:
-        outcome.error_rows = 0
-    outcome.failures.sort(key=lambda failure: failure[0])
-    outcome.max_rows = request.learned_rows()
-    if any(isinstance(failure, ProviderTooBig) for _, failure in outcome.failures):
-        # A text that is too big alone shows that the cap is one of a text, not of a request.
-        outcome.max_tokens = 0
-    return outcome
-
-
-class _Request:
-    """The parts of a request that are still to be sent, and what the answers so far taught."""
+class Request:
+    """The texts of one request, and what the answers so far taught about the size of its parts."""
 
     def __init__(
         self,
         embedder: Embedder,
         texts: Sequence[str],
-        before_call: Callable[[Sequence[str]], None],
-        estimate: Callable[[str], int],
-        timeout_s: float,
-        max_attempts: int,
-        clock: Clock | None,
+        before_call: Callable[[Sequence[str]], None] = lambda _: None,
+        *,
+        estimate: Callable[[str], int] = _estimate,
+        timeout_s: float = 0,
+        max_attempts: int = CALL_ATTEMPTS,
+        clock: Clock | None = None,
     ) -> None:
+        """`before_call` is called before each call, with its texts; it may wait for a rate limit, or raise
+        ProviderLater, which ends the calls. `estimate`: tokens of a text. `timeout_s`: the time limit of a
+        call, 0 for none. `max_attempts`: attempts of a call.
+        """
         self._embedder, self._texts, self._before_call = embedder, texts, before_call
         self._estimate, self._timeout_s, self._max_attempts = estimate, timeout_s, max_attempts
         self._clock = clock or SystemClock()
-        self.outcome = Outcome(vectors=[None] * len(texts))
+        self._outcome = Outcome(vectors=[None] * len(texts))
         #: First text of a part and the one past its last.
         self._parts = deque([(0, len(texts))] if texts else [])
         #: Texts of a call at most, as the failures so far suggest.
         self._cap = len(texts)
         #: Texts of the largest calls that passed, and that failed otherwise than in time.
         self._largest_good = self._largest_bad = 0
-        #: Texts of a call at most as an answer says, and half of those of a call that took too long.
-        self._named_rows = self._slow_rows = 0
+        #: Texts of a request at most: as an answer says, or half of those of a call that took too long.
+        self._named_rows = 0
 
-    def run(self) -> ProviderError | None:
+    def embed(self) -> Outcome:
+        """Embed the texts, as many as the provider takes. Raises no ProviderError."""
+        outcome = self._outcome
+        outcome.error = self._send_all()
+        if outcome.error is None:
+            outcome.error_rows = 0
+        outcome.failures.sort(key=lambda failure: failure[0])
+        if any(isinstance(failure, ProviderTooBig) for _, failure in outcome.failures):
+            # A text that is too big alone shows that the cap is one of a text, not of a request.
+            outcome.max_tokens = 0
+        # Some servers fail above a cap that they do not name. Where a text failed, it was not the size.
+        is_shown = self._largest_bad > self._largest_good and not (outcome.failures or outcome.max_tokens)
+        outcome.max_rows = self._named_rows or (self._largest_good if is_shown else 0)
+        return outcome
+
+    def _send_all(self) -> ProviderError | None:
         """Send all parts; returns why some texts have nothing yet."""
         last: ProviderError | None = None
         began, calls = self._clock.now(), 0
@@ -143,26 +133,22 @@ class _Request:
                 return _waiting(last)
             if last is not None and calls >= self._max_calls():
                 return _waiting(last)
-            first, end = self._next_part()
+            first, end = self._parts.popleft()
+            if end - first > self._cap:
+                self._parts.appendleft((first + self._cap, end))
+                end = first + self._cap
             calls += 1
-            self.outcome.error_rows = 0
+            self._outcome.error_rows = 0
             try:
                 self._before_call(self._texts[first:end])
-                self.outcome.error_rows = end - first
+                self._outcome.error_rows = end - first
                 self._ask(first, end)
             except ProviderError as failure:
                 last = failure
-                error = self._judge(first, end, failure) if self.outcome.error_rows else failure
+                error = self._judge(first, end, failure) if self._outcome.error_rows else failure
                 if error is not None:
                     return error
         return None
-
-    def _next_part(self) -> tuple[int, int]:
-        first, end = self._parts.popleft()
-        if end - first > self._cap:
-            self._parts.appendleft((first + self._cap, end))
-            end = first + self._cap
-        return first, end
 
     def _max_calls(self) -> int:
         """Return the calls that may be made: all may be paid for, and without a result it is all in vain."""
@@ -171,26 +157,27 @@ class _Request:
 
     @property
     def _server_works(self) -> bool:
-        return self.outcome.is_provider_well or self._largest_good > 0
+        return self._outcome.is_provider_well or self._largest_good > 0
 
     def _ask(self, first: int, end: int) -> None:
         """Embed one part. Raises a ProviderError."""
         began = self._clock.now()
-        self.outcome.vectors[first:end] = self._call(self._texts[first:end], self._max_attempts)
+        self._outcome.vectors[first:end] = self._call(self._texts[first:end], self._max_attempts)
         self._largest_good = max(self._largest_good, end - first)
         if self._clock.now() - began <= QUICK_SHARE * self._timeout_s:
-            self.outcome.quick_rows = max(self.outcome.quick_rows, end - first)
+            self._outcome.quick_rows = max(self._outcome.quick_rows, end - first)
 
     def _call(self, texts: Sequence[str], max_attempts: int) -> list[bytes]:
-        """Make one call. Raises a ProviderError, and counts its attempts and tokens all the same."""
-        attempts: list[Attempt] = []
+        """Make one call. Raises a ProviderError, and counts what it may cost all the same."""
         try:
-            with noted_attempts(max_attempts) as attempts:
+            with counted_call(max_attempts) as call:
                 vectors = self._embedder.embed_documents(texts)
         finally:
-            self.outcome.attempts += attempts
             tokens = sum(map(self._estimate, texts))
-            self.outcome.used_tokens += sum(each.used_tokens or tokens for each in attempts if each.is_paid)
+            self._outcome.paid_calls += call.paid
+            self._outcome.used_tokens += call.paid * tokens
+            if call.used_tokens:
+                self._outcome.used_tokens += call.used_tokens - tokens
         if len(vectors) != len(texts):
             raise ProviderBrokenAnswer(f"{counted(len(vectors), 'vector')} for {counted(len(texts), 'text')}")
         return vectors
@@ -200,9 +187,9 @@ class _Request:
         rows, is_slow = end - first, is_timeout(failure)
         if 0 < failure.max_rows < rows:
             self._named_rows = failure.max_rows
-        self.outcome.max_tokens = failure.max_tokens or self.outcome.max_tokens
+        self._outcome.max_tokens = failure.max_tokens or self._outcome.max_tokens
         if is_slow and rows > 1:
-            self._slow_rows = rows // 2
+            self._named_rows = rows // 2
             return ProviderSplit(f"{failure.message}, for {counted(rows, 'text')}", retry_after_s=0)
         is_wait = isinstance(failure, ProviderLater) and not is_slow and not _may_be_of_a_text(failure)
         if isinstance(failure, ProviderStop) or is_wait:
@@ -216,7 +203,7 @@ class _Request:
         if isinstance(failure, ProviderLater):
             hint = _SLOW_HINT if is_slow else failure.hint
             failure = ProviderBrokenAnswer(failure.message, hint=hint, status=failure.status)
-        self.outcome.failures.append((first, failure))
+        self._outcome.failures.append((first, failure))
         # It was this text, and not the size of the calls.
         self._cap = self._named_rows or len(self._texts)
         return None
@@ -241,28 +228,20 @@ class _Request:
                 continue
             except ProviderRefused:
                 # It judges texts, so a broken answer was not its fault alone.
-                self.outcome.is_provider_well = isinstance(failure, ProviderBrokenAnswer)
+                self._outcome.is_provider_well = isinstance(failure, ProviderBrokenAnswer)
             except (ProviderLater, ProviderStop) as error:
                 return failure if isinstance(failure, ProviderLater) else error
             except ProviderTooBig:
                 pass
             else:
-                self.outcome.is_provider_well = True
+                self._outcome.is_provider_well = True
             break
-        if self.outcome.is_provider_well:
+        if self._outcome.is_provider_well:
             return None
         if isinstance(failure, ProviderLater):
             return failure
         text = f"{failure.message} (so for any text)"
         return ProviderStop(text, hint=failure.hint or _SERVER_HINT, status=failure.status)
-
-    def learned_rows(self) -> int:
-        """Return the texts that coming requests may have; 0 when nothing was learned."""
-        if rows := self._slow_rows or self._named_rows:
-            return rows
-        # Some servers fail above a cap that they do not name. Where a text failed, it was not the size.
-        is_shown = self._largest_bad > self._largest_good and not self.outcome.failures
-        return self._largest_good if is_shown and not self.outcome.max_tokens else 0
 
 
 def _may_be_of_a_text(failure: ProviderError) -> bool:

@@ -1,4 +1,4 @@
-"""Count what the processes of a home do, for its metrics: searches, requests, calls of providers.
+"""Count what the processes of a home do, for its metrics: searches and requests.
 
 A process counts in memory, and some seconds later adds what it counted to rows of the account file
 (`shared.index.accounts`). So no search waits for the disk, a count outlives its process, and every `/metrics`
@@ -12,7 +12,6 @@ import json
 import threading
 import time
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -24,7 +23,7 @@ from memline.shared.index.accounts import AccountFile
 
 #: Names of the counters; those of a histogram are its buckets and the sum of its values.
 SEARCHES, SECONDS, SECONDS_SUM = "searches", "search_seconds", "search_seconds_sum"
-REQUESTS, ASKED = "http_requests", "provider_calls"
+REQUESTS = "http_requests"
 
 #: When an agent was backed up last (seconds since the epoch): it is set, not added to.
 BACKED_UP = "backed_up_at"
@@ -111,14 +110,6 @@ class Tally:
                 self.add(SECONDS, agent=agent, le=bucket_of(took_s))
                 self.add(SECONDS_SUM, took_s, agent=agent)
         return answer
-
-
-def count_calls(file: AccountFile, account: str, ends: Iterable[str]) -> None:
-    """Count calls of an account by how they ended: one transaction, none without."""
-    if counts := Counter(ends):
-        labels = {"provider": account.partition(":")[0]}
-        with file.writing() as connection:
-            write(connection, [(ASKED, {**labels, "kind": kind}, count) for kind, count in counts.items()])
 
 
 def write(connection: Connection, counts: Iterable[tuple[str, Mapping[str, str], float]]) -> None:

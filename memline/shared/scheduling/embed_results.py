@@ -48,8 +48,6 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     #: Tokens and calls that were perhaps paid for.
     tokens: int = 0
     paid_calls: int = 0
-    #: How each attempt of its calls ended.
-    ends: tuple[str, ...] = ()
 
 
 def store_vectors(

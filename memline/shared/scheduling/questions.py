@@ -11,14 +11,8 @@ from sqlite3 import Connection
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose_for_identity
-from memline.shared.embedders.protocol import (
-    CALL_ATTEMPTS,
-    Attempt,
-    Embedder,
-    noted_attempts,
-)
+from memline.shared.embedders.protocol import CALL_ATTEMPTS, Embedder, counted_call
 from memline.shared.errors import IndexFault, ProviderLater, ProviderStop, QueueError
-from memline.shared.figures.counters import count_calls
 from memline.shared.index.accounts import AccountFile, Accounts, account_id
 from memline.shared.index.identities import IdentityRow
 from memline.shared.providers import LOCAL
@@ -99,19 +93,15 @@ class QueryEmbedder:
             self._take_place(choice, account, tokens)
             attempts_left = 1
         self._count(active, account, tokens)
-        began, attempts = self._clock.monotonic(), list[Attempt]()
+        began = self._clock.monotonic()
         try:
-            with noted_attempts(attempts_left) as attempts:
+            with counted_call(attempts_left):
                 return embedder.embed_query(text, timeout_s=QUERY_TIMEOUT_S)
         except ProviderLater as error:
             now = self._clock.monotonic()
             self._retry_at = now + (error.retry_after_s or COOLDOWN_SHARE * (now - began))
             self._cooldown_reason = error.message
             raise
-        finally:
-            # Where it cannot be written the answer is worth more than its count.
-            with suppress(IndexFault):
-                count_calls(self._file, account, (each.end for each in attempts))
 
     def _take_place(self, choice: Choice, account: str, tokens: int) -> None:
         """Take a place within the account's limits of a minute.

@@ -8,7 +8,7 @@ import pytest
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.http import HttpClient
 from memline.shared.embedders.openai import OpenAIEmbedder
-from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, noted_attempts
+from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, counted_call
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from tests.support.clock import ManualClock
 from tests.support.embedding_server import EmbeddingServer
@@ -95,7 +95,7 @@ def test_a_lasting_trouble_is_left_to_the_caller_after_three_attempts_or_as_many
 ):
     server.control({"fault": fault})
 
-    with pytest.raises(ProviderLater), noted_attempts(limit):
+    with pytest.raises(ProviderLater), counted_call(limit):
         connect(server.url).embed_documents(TEXTS)
 
     assert len(server.requests) == calls

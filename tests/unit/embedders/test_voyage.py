@@ -3,7 +3,7 @@
 import pytest
 
 from memline.shared.embedders.choice import choose
-from memline.shared.embedders.request import embed
+from memline.shared.embedders.request import Request
 from memline.shared.errors import ProviderStop, ProviderTooBig
 from tests.support.embedding_server import VoyageServer
 from tests.unit.embedders.conftest import KEY, make_settings
@@ -42,7 +42,7 @@ def test_a_request_above_what_such_an_account_may_send_in_a_minute_is_cut(server
 
     with pytest.raises(ProviderTooBig) as caught:
         embedder.embed_documents(large)
-    outcome = embed(embedder, large)
+    outcome = Request(embedder, large).embed()
 
     assert caught.value.max_tokens == 5000
     assert outcome.max_tokens == 5000

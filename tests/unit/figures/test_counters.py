@@ -53,10 +53,10 @@ def test_what_is_counted_is_written_without_being_asked_to(path, monkeypatch):
     write = tally.write
     monkeypatch.setattr(tally, "write", lambda: (write(), written.set()))
 
-    tally.add(counters.ASKED, provider="openai", kind="ok")
+    tally.add(counters.REQUESTS, status="200")
 
     assert written.wait(60)
-    assert rows(path) == {counters.ASKED: [({"provider": "openai", "kind": "ok"}, 1.0)]}
+    assert rows(path) == {counters.REQUESTS: [({"status": "200"}, 1.0)]}
 
 
 def test_a_question_is_counted_with_its_outcome_and_its_seconds(path):

@@ -44,11 +44,15 @@ def provider(monkeypatch):
     """Let every request to the provider have this outcome, after a place within the limits."""
 
     def answer(outcome):
-        def embed_now(embedder, texts, before_call, **_):
-            before_call(texts)
-            return outcome
+        class Answered:
+            def __init__(self, embedder, texts, before_call, **_):
+                self.begin = lambda: before_call(texts)
 
-        monkeypatch.setattr(embed, "embed", embed_now)
+            def embed(self):
+                self.begin()
+                return outcome
+
+        monkeypatch.setattr(embed, "Request", Answered)
 
     return answer
 
@@ -153,7 +157,7 @@ def test_a_slip_is_told_to_the_rows_before_it_is_raised(context, identity, sent,
     def fail(*_, **__):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(embed, "embed", fail)
+    monkeypatch.setattr(embed, "Request", fail)
 
     with pytest.raises(RuntimeError):
         work(embed.embed_texts, request(identity))

@@ -1,8 +1,9 @@
 import pytest
 
-from memline.shared.figures import counters
+from memline.shared.config.installation import Ceilings
 from memline.shared.index.rows import VectorRow
 from memline.shared.queue.messages import Failed, StoreFiles, StoreVectors, Sweep
+from memline.shared.scheduling.budget import spent
 from memline.shared.scheduling.embed_results import Failure, Usage
 from memline.shared.scheduling.leases import LEASE_S
 from memline.workers import store
@@ -49,14 +50,14 @@ def test_texts_of_an_expired_lease_are_sent_again_and_the_log_says_so(
     assert "leases.over" in caplog.messages
 
 
-def test_an_answer_that_is_stored_twice_counts_once(context, sent, request_sent):
+def test_an_answer_that_is_stored_twice_counts_once(context, clock, sent, request_sent):
     rows = tuple(VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in request_sent.texts)
     message = StoreVectors(
         agent="main",
         identity=request_sent.identity,
         lease=request_sent.lease,
         vectors=rows,
-        usage=Usage(tokens=5, paid_calls=1, ends=("timeout", "ok")),
+        usage=Usage(tokens=5, paid_calls=3),
     )
 
     for _ in range(2):
@@ -64,13 +65,8 @@ def test_an_answer_that_is_stored_twice_counts_once(context, sent, request_sent)
 
     writer = context.writer("main")
     assert backlog(writer).ready == 2
-    assert calls_of(writer, request_sent) == 2
-
-
-def calls_of(writer, request):
-    """How many calls of the provider are counted."""
-    asked = counters.read(writer.accounts.file)[counters.ASKED]
-    return sum(count for each, count in asked if each["provider"] == request.identity.provider)
+    today = spent(writer.accounts.file, Ceilings(), clock.now())["today"]
+    assert today["requests"] == 3
 
 
 def test_texts_of_a_failed_request_are_wanted_again(context, sent, request_sent):
