@@ -1,7 +1,7 @@
 """Read what a configuration file says: bring it into the form of the schema, and check it against that.
 
 Texts lose their surrounding blanks, paths become absolute, `${NAME}` the variable, a text in the place of an
-object its `path`, `512kb` and `5m` numbers (`prepared`).
+object its `path`, `512kb` and `5m` numbers.
 
 The first mistake is a `ConfigError` with its path, the reason and the nearest key. A key that no block
 declares is a mistake below `memorySearch`, `queue`, `serve`, `limits` and `prices`; elsewhere the file may
@@ -14,7 +14,7 @@ import os
 import re
 import types
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Meta
 
+from memline.shared.clock import time_zone
 from memline.shared.config import environment
 from memline.shared.config.environment import Environment
 from memline.shared.config.installation import Block, ChatMatch, ChatRule, ChatScope, OpenBlock
@@ -57,13 +58,16 @@ _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 _DIRECT = {"dm": "direct", "private": "direct"}
 
+_CORRECT = "correct the value, or remove the key to have its default"
+
 B = TypeVar("B", bound=Block)
 
 
 class Reading:
     """Reads one file: it knows the file's name and whose file it is, and collects the warnings."""
 
-    def __init__(self, name: str = "", *, is_openclaw: bool = False) -> None:
+    def __init__(self, env: Environment, name: str = "", *, is_openclaw: bool = False) -> None:
+        self.env = env
         self.name = name
         self.is_openclaw = is_openclaw
         self.warnings: list[str] = []
@@ -79,58 +83,156 @@ class Reading:
         if (warning := f"{self.at(path)}: {message}") not in self.warnings:
             self.warnings.append(warning)
 
-    def check(self, kind: type[B], raw: dict[str, Any], path: str = "") -> B:
-        """Return the block at this path; numbers out of range change in `raw`, too. Raises ConfigError."""
-        for block, name, place in _unknown(kind, raw, path):
-            self._complain(block, name, place)
-        while True:
-            try:
-                return msgspec.convert(raw, kind)
-            except msgspec.ValidationError as error:
-                self._mend(kind, raw, path, str(error))
+    def read(self, kind: Any, raw: Any, path: str = "", key: str = "") -> Any:
+        """Return a value of the file in the form that its type needs, without unknown keys.
 
-    def _complain(self, block: Any, name: str, place: str) -> None:
+        Raises ConfigError. A variable that is not set is an error: with another key than the one meant, a
+        request might go to the wrong place. Below `models`, which is OpenClaw's, the value is empty instead.
+        """
+        if isinstance(raw, dict) and key in _WITH_REFERENCES and raw.get("source") in ("env", "file", "exec"):
+            raw = self._secret(raw, path)
+        whole = bare(kind)
+        origin, arguments = typing.get_origin(whole), typing.get_args(whole)
+        if isinstance(raw, dict) and isinstance(whole, type) and issubclass(whole, Block):
+            return self._read_block(whole, raw, path)
+        if isinstance(raw, dict) and origin is Mapping:
+            return {
+                name: self.read(arguments[1], each, f"{path}.{name}", key if key in _GROUPS else name)
+                for name, each in raw.items()
+            }
+        if isinstance(raw, list) and origin is tuple:
+            items = [each for each in raw if not isinstance(each, str) or each.strip()]
+            if key in ("extraPaths", "paths"):
+                items = [{"path": each} if isinstance(each, str) else each for each in items]
+            return [self.read(arguments[0], each, f"{path}[{at}]", key) for at, each in enumerate(items)]
+        if isinstance(raw, float) and raw.is_integer():
+            # JSON5 has one kind of number: 400.0 is a whole one.
+            raw = int(raw)
+        elif isinstance(raw, str):
+            raw = self._read_text(raw.strip(), path, key)
+        try:
+            msgspec.convert(raw, kind)
+        except msgspec.ValidationError as error:
+            return self._mend(kind, raw, path, str(error))
+        return raw
+
+    def make(self, kind: type[B], content: dict[str, Any]) -> B:
+        """Make a block of what `read` returned. Raises ConfigError for values that exclude each other."""
+        try:
+            return msgspec.convert(content, kind)
+        except msgspec.ValidationError as error:
+            words, _, where = str(error).partition(" - at `$.")
+            raise ConfigError(f"{self.at(where.rstrip('`'))}: {words}", hint=_CORRECT) from None
+
+    def _read_block(self, block: type[Block], raw: dict[str, Any], path: str) -> dict[str, Any]:
+        fields, content = {each.encode_name: each for each in _fields(block)}, dict[str, Any]()
+        for name, each in raw.items():
+            place = f"{path}.{name}".lstrip(".")
+            if name in fields:
+                content[name] = self.read(fields[name].type, each, place, name)
+            else:
+                self._complain(block, [*fields], name, place)
+        for name, field in fields.items():
+            if field.required and name not in content:
+                raise ConfigError(f"{self.at(path)}: {name} is missing", hint=f"add {name} there")
+        return content
+
+    def _complain(self, block: type[Block], known: list[str], name: str, place: str) -> None:
+        """Raise ConfigError, or warn, of a key that no block declares."""
         is_open = issubclass(block, OpenBlock)
-        # `memorySearch` stands in several open blocks and is checked alone.
-        known = (*_parts(block), "memorySearch") if is_open else _parts(block)
-        near = nearest(name, known, _ALIKE if is_open else _RATHER_ALIKE)
+        # `memorySearch` stands in several open blocks and is read alone.
+        near = nearest(name, [*known, "memorySearch"], _ALIKE) if is_open else nearest(name, known)
         instead = f"write {near} instead" if near else f"remove {place}"
         if block in _SCOPES or not (is_open or self.is_openclaw):
             raise ConfigError(f"{self.at(place)}: unknown key", hint=instead)
         if near or not is_open:
             self.warn(place, f"unknown key, without effect{f', {instead}' if near else ''}")
 
-    def _mend(self, kind: Any, raw: Any, path: str, message: str) -> None:
+    def _mend(self, kind: Any, value: Any, path: str, reason: str) -> Any:
         """Bring a number of OpenClaw's into its range; raise ConfigError for any other mistake."""
-        reason, _, where = message.partition(" - at `$")
-        holder, value = raw, raw
-        for step, number in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", where):
-            name: Any = step or number
-            if number == "...":
-                # msgspec does not name the key of a mapping.
-                name = next(each for each in value if not _fits(value[each], kind))
-            elif number:
-                name = int(number)
-            path = _place(path, name, value)
-            kind, holder, value = _part(kind, name), value, value[name]
         limits = next(iter(getattr(kind, "__metadata__", ())), Meta())
         is_number = isinstance(value, int | float) and (" >= " in reason or " <= " in reason)
         if self.is_openclaw and is_number:
             near = limits.ge if " >= " in reason else limits.le
-            holder[name] = near
             self.warn(path, f"{value} is outside of its limits, {near} is used")
-            return
-        hint = "correct the value, or remove the key to have its default"
-        if missing := re.search("required field `(.+)`", reason):
-            reason, hint = f"{missing[1]} is missing", f"add {missing[1]} there"
-        elif " regex " in reason:
+            return near
+        hint = _CORRECT
+        if " regex " in reason:
             words = str(limits.description)
             reason = f"expected {words}"
             if near := nearest(value, words.split(", ")):
                 hint = f"write {near} instead"
-        elif reason.startswith("Expected"):
+        else:
             reason = f"{plain(reason)}, found {describe(value)}"
         raise ConfigError(f"{self.at(path)}: {reason}", hint=hint)
+
+    def _secret(self, reference: dict[str, Any], path: str) -> str:
+        """Return OpenClaw's reference to a secret as ours."""
+        if reference["source"] == "env" and isinstance(name := reference.get("id"), str):
+            return f"${{{name}}}"
+        self.warn(path, "a reference to a secret store is not read; the environment's key counts")
+        return ""
+
+    def _read_text(self, text: str, path: str, key: str) -> str | float:
+        if key in _WITH_REFERENCES:
+            return self._with_variables(text, path, key)
+        match key:
+            case "workspace" | "modelPath" | "modelCacheDir" | "extensionPath":
+                return self._absolute(text)
+            case "path":
+                # That of `extraPaths` begins at the workspace.
+                is_index = path.endswith(".store.path")
+                return self._absolute(text) if is_index else environment.expand_user(text, self.env)
+            case "interval" | "embedInterval":
+                length = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|)", text)
+                return float(length[1]) * _MINUTES[length[2]] if length else text
+            case "forceFlushTranscriptBytes":
+                size = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([kmg]?)b?", text.lower())
+                return round(float(size[1]) * _UNITS[size[2]]) if size else text
+            case "channel" | "keyPrefix" | "rawKeyPrefix":
+                return text.lower()
+            case "userTimezone":
+                try:
+                    time_zone(text or "UTC")
+                except (KeyError, ValueError, OSError):
+                    # As in the original.
+                    self.warn(path, f"{text!r} is not a valid time zone, the machine's own is used")
+                    return ""
+            case "chatType":
+                return _DIRECT.get(text, text)
+        return text
+
+    def _with_variables(self, text: str, path: str, key: str) -> str:
+        env = self.env
+        if key == "apiKey" and any(text in names for names in environment.PROVIDER_KEYS.values()):
+            # The name of a key's variable, written in the place of the key.
+            text = f"${{{text}}}"
+        missing = [
+            name for mark, name in _REFERENCE.findall(text) if not mark and not environment.secret(env, name)
+        ]
+        if missing and path.startswith("models."):
+            self.warn(path, f"without effect, the variable {', '.join(missing)} is not set")
+            return ""
+        if missing:
+            words = f"{self.at(path)}: the variable {missing[0]} is not set"
+            raise ConfigError(words, hint=f"export {missing[0]}=…")
+        text = _REFERENCE.sub(lambda each: each[0][1:] if each[1] else environment.secret(env, each[2]), text)
+        if key == "baseUrl" and text and not re.match(r"(?i)https?://[^\s/?#:]", text):
+            # It may hold a password, so it is not repeated.
+            self.warn(path, "not the address of a server, such as http://127.0.0.1:11434/v1")
+        return text
+
+    def _absolute(self, text: str) -> str:
+        """Make a path of the file absolute: `~` expanded, relative to the file's folder."""
+        if not text or text.startswith(("hf:", "http://", "https://")):
+            return text
+        expanded = environment.expand_user(text, self.env)
+        return os.path.normpath(Path(self.name).absolute().parent / expanded)
+
+
+@cache
+def _fields(block: type[Block]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(block)
 
 
 def plain(message: str) -> str:
@@ -148,45 +250,6 @@ def bare(kind: Any) -> Any:
     return kind
 
 
-@cache
-def _parts(block: type[Block]) -> dict[str, Any]:
-    """Return the types of a block's keys."""
-    return {each.encode_name: each.type for each in msgspec.structs.fields(block)}
-
-
-def _part(kind: Any, name: str | int) -> Any:
-    """Return the type of a part of a value of this type; None for an unknown key."""
-    block = bare(kind)
-    if isinstance(block, type) and issubclass(block, Block):
-        return _parts(block).get(name) if isinstance(name, str) else object
-    arguments = typing.get_args(block)
-    return arguments[0 if typing.get_origin(block) is tuple else 1] if arguments else object
-
-
-def _place(path: str, name: str | int, holder: Any) -> str:
-    return f"{path}[{name}]" if isinstance(holder, list) else f"{path}.{name}".lstrip(".")
-
-
-def _unknown(kind: Any, raw: Any, path: str) -> Iterator[tuple[Any, Any, str]]:
-    """Yield the block, name and path of each key that no block declares."""
-    parts = raw.items() if isinstance(raw, dict) else enumerate(raw) if isinstance(raw, list) else ()
-    for name, each in parts:
-        place = _place(path, name, raw)
-        if (part := _part(kind, name)) is None:
-            yield bare(kind), name, place
-        else:
-            yield from _unknown(part, each, place)
-
-
-def _fits(raw: Any, mapping: Any) -> bool:
-    """Tell whether a value may stand in a mapping of this type."""
-    try:
-        msgspec.convert(raw, _part(mapping, ""))
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
 def nearest(name: str, known: Iterable[str], likeness: float = _RATHER_ALIKE) -> str:
     """Return the known name that resembles this one most; empty when none does."""
     folded = {candidate.lower(): candidate for candidate in known}
@@ -201,86 +264,3 @@ def describe(raw: object) -> str:
     if isinstance(raw, str):
         return "a text"
     return {"{": "an object", "[": "a list"}.get(text[0], text)
-
-
-def prepared(kind: Any, raw: Any, env: Environment, reading: Reading, path: str = "", key: str = "") -> Any:
-    """Return a value of the file in the form that its type needs; what does not fit or is unknown stays.
-
-    A variable that is not set is a ConfigError: with another key than the one meant, a request might go to
-    the wrong place. Below `models`, which is OpenClaw's, the value is empty instead, with a warning.
-    """
-    if isinstance(raw, dict) and key in _WITH_REFERENCES and raw.get("source") in ("env", "file", "exec"):
-        # OpenClaw's reference to a secret.
-        is_variable = raw["source"] == "env" and isinstance(raw.get("id"), str)
-        if not is_variable:
-            reading.warn(path, "a reference to a secret store is not read; the environment's key counts")
-        raw = f"${{{raw['id']}}}" if is_variable else ""
-    if isinstance(raw, dict):
-        return raw | {
-            name: prepared(part, each, env, reading, _place(path, name, raw), key if key in _GROUPS else name)
-            for name, each in raw.items()
-            if (part := _part(kind, name)) is not None
-        }
-    if isinstance(raw, list):
-        items = [each for each in raw if not isinstance(each, str) or each.strip()]
-        if key in ("extraPaths", "paths"):
-            items = [{"path": each} if isinstance(each, str) else each for each in items]
-        part = _part(kind, 0)
-        return [prepared(part, each, env, reading, f"{path}[{at}]", key) for at, each in enumerate(items)]
-    if isinstance(raw, float) and raw.is_integer():
-        # JSON5 has one kind of number: 400.0 is a whole one.
-        return int(raw)
-    if not isinstance(raw, str):
-        return raw
-    text = raw.strip()
-    if key in _WITH_REFERENCES:
-        return _with_variables(text, env, reading, path, key)
-    match key:
-        case "workspace" | "modelPath" | "modelCacheDir" | "extensionPath":
-            return _absolute(text, env, reading)
-        case "path":
-            # That of `extraPaths` begins at the workspace.
-            is_index = path.endswith(".store.path")
-            return _absolute(text, env, reading) if is_index else environment.expand_user(text, env)
-        case "interval" | "embedInterval":
-            length = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|)", text)
-            return float(length[1]) * _MINUTES[length[2]] if length else text
-        case "forceFlushTranscriptBytes":
-            size = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([kmg]?)b?", text.lower())
-            return round(float(size[1]) * _UNITS[size[2]]) if size else text
-        case "allowedHosts":
-            # People write scheme and port with it.
-            host = r"^(?:https?://)?\[?([^\[\]/:]+|[0-9a-f:.]+)\]?(?::\d+)?/*$"
-            return re.sub(host, r"\1", text.lower())
-        case "channel" | "keyPrefix" | "rawKeyPrefix":
-            return text.lower()
-        case "chatType":
-            return _DIRECT.get(text, text)
-    return text
-
-
-def _with_variables(text: str, env: Environment, reading: Reading, path: str, key: str) -> str:
-    if key == "apiKey" and any(text in names for names in environment.PROVIDER_KEYS.values()):
-        # The name of a key's variable, written in the place of the key.
-        text = f"${{{text}}}"
-    missing = [
-        name for mark, name in _REFERENCE.findall(text) if not mark and not environment.secret(env, name)
-    ]
-    if missing and path.startswith("models."):
-        reading.warn(path, f"without effect, the variable {', '.join(missing)} is not set")
-        return ""
-    if missing:
-        words = f"{reading.at(path)}: the variable {missing[0]} is not set"
-        raise ConfigError(words, hint=f"export {missing[0]}=…")
-    text = _REFERENCE.sub(lambda each: each[0][1:] if each[1] else environment.secret(env, each[2]), text)
-    if key == "baseUrl" and text and not re.match(r"(?i)https?://[^\s/?#:]", text):
-        # It may hold a password, so it is not repeated.
-        reading.warn(path, "not the address of a server, such as http://127.0.0.1:11434/v1")
-    return text
-
-
-def _absolute(text: str, env: Environment, reading: Reading) -> str:
-    """Make a path of the file absolute: `~` expanded, relative to the file's folder."""
-    if not text or text.startswith(("hf:", "http://", "https://")):
-        return text
-    return os.path.normpath(Path(reading.name).absolute().parent / environment.expand_user(text, env))

@@ -81,6 +81,13 @@ RedisUrl = Annotated[
         " Sentinel nor Cluster is supported",
     ),
 ]
+Host = Annotated[
+    str,
+    Meta(
+        pattern=r"\A(?:[^\s/:\[\]]+|(?:[0-9A-Fa-f.]*:){2,}[0-9A-Fa-f.]*)\Z",
+        description="a host's name or address, without scheme and port",
+    ),
+]
 FleetName = Annotated[
     str, Meta(pattern=r"\A[A-Za-z0-9._-]{0,64}\Z", description="up to 64 letters, digits, '.', '_' and '-'")
 ]
@@ -170,7 +177,7 @@ class Serve(Block, frozen=True):
     port: Annotated[int, Meta(ge=0, le=65_535)] = 7843  # 0: any that is free
     token: Token = ""  # for all agents
     tokens: Mapping[str, Token] = {}  # the token of each agent, by its id
-    allowed_hosts: tuple[str, ...] = ()  # in the Host header, beside loopback and `host`
+    allowed_hosts: tuple[Host, ...] = ()  # in the Host header, beside loopback and `host`
 
     def __post_init__(self) -> None:
         tokens = [each for each in (self.token, *self.tokens.values()) if each]

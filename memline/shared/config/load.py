@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
-from memline.shared.clock import time_zone
 from memline.shared.config import config_file, environment, openclaw
 from memline.shared.config.agents import Agents, Settings
-from memline.shared.config.check import Reading, prepared
+from memline.shared.config.check import Reading
 from memline.shared.config.environment import Environment, Options, home_of
 from memline.shared.config.schema import ConfigFile, MemorySearch
 from memline.shared.errors import ConfigError
@@ -34,19 +33,17 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Setti
     raw = config_file.read(path) if path else {}
     state_dir = environment.state_dir(env)
     is_openclaw = path is not None and (path.name == "openclaw.json" or path.parent == state_dir)
-    reading = Reading(str(path or ""), is_openclaw=is_openclaw)
+    reading = Reading(env, str(path or ""), is_openclaw=is_openclaw)
     if "$include" in raw:
         reading.warn("$include", "not followed, put the keys that Memline reads into this file")
-    openclaw.translate(raw, env, reading)
+    openclaw.translate(raw, reading)
     blocks = [(each, each.holder.pop(each.name)) for each in list(openclaw.searches(raw))]
-    _check_time_zone(as_dict(as_dict(raw.get("agents")).get("defaults")), reading)
-    raw = prepared(ConfigFile, raw, env, reading)
-    _with_variables(raw, env, reading, home_of(options, env))
-    content = reading.check(ConfigFile, raw)
+    _with_variables(raw, reading, home_of(options, env))
+    raw = reading.read(ConfigFile, raw)
+    content = reading.make(ConfigFile, raw)
     common, own = openclaw.of_qmd(as_dict(raw.get("memory"))), {"": dict[str, Any]()}
     for each, raw_block in blocks:
-        block = prepared(MemorySearch, raw_block, env, reading, each.path)
-        reading.check(MemorySearch, block, each.path)
+        block = reading.read(MemorySearch, raw_block, each.path)
         if each.agent:
             own[each.agent] = block
         else:
@@ -99,7 +96,7 @@ def _memory(merged: dict[str, Any], reading: Reading) -> MemorySearch:
     return msgspec.convert({**merged, "sources": sources}, MemorySearch)
 
 
-def _with_variables(raw: dict[str, Any], env: Environment, reading: Reading, home: Path) -> None:
+def _with_variables(raw: dict[str, Any], reading: Reading, home: Path) -> None:
     """Put what variables say over what the file says, and name the fleet."""
     for path, variable in (
         ("queue.url", environment.QUEUE_URL),
@@ -107,19 +104,8 @@ def _with_variables(raw: dict[str, Any], env: Environment, reading: Reading, hom
         ("serve.token", environment.SERVE_TOKEN),
     ):
         block, key = path.split(".")
-        if text := environment.secret(env, variable):
+        if text := environment.secret(reading.env, variable):
             raw[block] = {**as_dict(raw.get(block)), key: text}
-            reading.variables[path] = environment.secret_name(env, variable)
+            reading.variables[path] = environment.secret_name(reading.env, variable)
     if (queue := as_dict(raw.get("queue"))).get("url") and not queue.get("name"):
         queue["name"] = environment.fleet_name(home)
-
-
-def _check_time_zone(defaults: dict[str, Any], reading: Reading) -> None:
-    """Take an unknown time zone out, as in the original."""
-    zone = str(defaults.get("userTimezone") or "UTC")
-    try:
-        time_zone(zone)
-    except (KeyError, ValueError, OSError):
-        del defaults["userTimezone"]
-        words = f"{zone!r} is not a valid time zone, the machine's own is used"
-        reading.warn("agents.defaults.userTimezone", words)

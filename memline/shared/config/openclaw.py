@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from memline.shared.config.check import Reading
-from memline.shared.config.environment import Environment
 from memline.shared.config.schema import FALLBACKS, PROVIDER_CHOICES
 from memline.shared.providers import PROVIDERS
 from memline.shared.tables import as_dict, as_list
@@ -64,7 +63,7 @@ def searches(raw: dict[str, Any]) -> Iterator[Search]:
     return (each for each in places if each.name in each.holder)
 
 
-def translate(raw: dict[str, Any], env: Environment, reading: Reading) -> None:
+def translate(raw: dict[str, Any], reading: Reading) -> None:
     """Bring the original's newest layout, its providers and `memory.qmd` into our own keys, in place."""
     models, memory = as_dict(raw.get("models")), as_dict(raw.get("memory"))
     providers, windows = as_dict(models.get("providers")), _windows(models)
@@ -74,7 +73,7 @@ def translate(raw: dict[str, Any], env: Environment, reading: Reading) -> None:
         if is_newest and block.pop("rememberAcrossConversations", None) is True:
             block["sources"] = [*as_list(block.get("sources", ["memory"])), "sessions"]
             block["experimental"] = {"sessionMemory": True}
-        _translate_provider(block, each.path, providers, env, reading)
+        _translate_provider(block, each.path, providers, reading)
         if is_newest and block.get("fallback", "none") not in FALLBACKS:
             name = block.pop("fallback")
             reading.warn(f"{each.path}.fallback", f"Memline has no {name!r}; there is no fallback")
@@ -89,7 +88,7 @@ def translate(raw: dict[str, Any], env: Environment, reading: Reading) -> None:
 
 
 def _translate_provider(
-    block: dict[str, Any], path: str, providers: dict[str, Any], env: Environment, reading: Reading
+    block: dict[str, Any], path: str, providers: dict[str, Any], reading: Reading
 ) -> None:
     """Bring a provider that Memline has under another name into ours, or do without.
 
@@ -104,7 +103,7 @@ def _translate_provider(
     if not is_known:
         # A word that was mistyped: `check` names the nearest one.
         return
-    key = entry.get("apiKey") or (f"${{{variable}}}" if variable and env.get(variable) else _NO_KEY)
+    key = entry.get("apiKey") or (f"${{{variable}}}" if variable and reading.env.get(variable) else _NO_KEY)
     own = {"baseUrl": entry.get("baseUrl") or url, "headers": entry.get("headers"), "apiKey": key}
     remote = {name: each for name, each in {**own, **remote}.items() if each}
     if not remote.get("baseUrl"):

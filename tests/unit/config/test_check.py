@@ -64,6 +64,8 @@ WRONG = [
     ("queue.ulr", "", "queue.ulr", "write url instead"),
     ("serve.port", 70_000, "serve.port", "<= 65535"),
     ("serve.token", "short", "serve.token", "at least 8"),
+    ("serve.allowedHosts", ["https://a.b"], "serve.allowedHosts[0]", "without scheme and port"),
+    ("serve.allowedHosts", ["127.0.0.1:80"], "serve.allowedHosts[0]", "without scheme and port"),
     ("serve.tokens", {"main": "hush-for-both", "work": "hush-for-both"}, "serve", "two tokens are the same"),
     ("serve.tokens", {"../x": "a-good-token"}, "serve.tokens.../x", "there is no agent '../x'"),
     ("serve.tokens", {"main": ["hush"]}, "serve.tokens.main", "expected a text, found a list"),

@@ -223,20 +223,6 @@ def test_a_scope_has_the_form_of_a_send_policy(read):
     )
 
 
-@pytest.mark.parametrize(
-    ("written", "host"),
-    [
-        ("Notes.Example", "notes.example"),
-        ("https://notes.example/", "notes.example"),
-        ("127.0.0.1:80", "127.0.0.1"),
-        ("fe80::1:2", "fe80::1:2"),
-        ("[fe80::1]:8443", "fe80::1"),
-    ],
-)
-def test_a_host_is_taken_without_scheme_and_port(read, written, host):
-    assert read({"serve": {"allowedHosts": [written]}}).serve.allowed_hosts == (host,)
-
-
 def test_keys_of_sessions_and_prices_are_read(read):
     flush = {"softThresholdTokens": 100, "model": "local/qwen", "forceFlushTranscriptBytes": "2mb"}
     content = memory()
