@@ -136,19 +136,19 @@ def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write
     with suppress(IndexMissing), driver.reading(settings.index_path) as reader:
         index = read_index_state(reader)
     may_write = may_write and settings.memory.sync.on_search
+    plan, stored = None, 0
     try:
         plan = make_plan(settings, choice, index)
     except IndexOfAnother:
         if not may_write:
             raise
-        from memline.producers.store_changes import plan_own
-
-        plan = plan_own(settings, choice, clock)
     look_s = time.thread_time() - began
-    behind = plan.changes.count
-    if may_write and plan.changes.to_read():
-        from memline.producers.store_changes import store_changes
+    if plan is None or (may_write and plan.changes.to_read()):
+        # What writes takes 20 ms to import, which a search without changes does not pay.
+        from memline.producers.store_changes import plan_own, store_changes
 
-        behind -= store_changes(settings, plan, clock)
+        plan = plan or plan_own(settings, choice, clock)
+        stored = store_changes(settings, plan, clock) if plan.changes.to_read() else 0
+    behind = plan.changes.count - stored
     removed = min(len(plan.changes.removed), behind)
     return DiskState(files_behind=behind, removed=removed, look_s=look_s, emptied=plan.emptied)
