@@ -75,3 +75,31 @@ class SessionDatabase:
     def close(self):
         """Close it, as when its program ends."""
         self.connection.close()
+
+
+#: Where releases have kept keys: place, table with its columns, and the row before the text; the early one is
+#: a file.
+KEY_STORES = {
+    "early": ("agents/main/agent/auth-profiles.json", "", ""),
+    "agent": (
+        "agents/main/agent/openclaw-agent.sqlite",
+        "auth_profile_store (store_key, store_json)",
+        "primary",
+    ),
+    "all": ("state/openclaw.sqlite", "config_machine_state (state_key, value_json)", "authProfiles.store"),
+}
+
+
+def save_keys(state_dir, text, store):
+    """Save keys as a release of OpenClaw did; `store` is one of `KEY_STORES`."""
+    place, table, name = KEY_STORES[store]
+    path = state_dir / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not table:
+        path.write_text(text)
+        return
+    connection = library().connect(str(path), isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"CREATE TABLE {table}")
+    connection.execute(f"INSERT INTO {table} VALUES (?, ?)", (name, text))
+    connection.close()

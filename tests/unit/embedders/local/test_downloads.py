@@ -189,19 +189,6 @@ def test_a_graph_may_be_anywhere_in_its_repository(tmp_path, onnx_hub, file):
     assert (tmp_path / "models/owner/some-model/main" / f"{file}_data").is_file()
 
 
-@pytest.mark.parametrize("name", ["tokenizer.json", "onnx/model.onnx"])
-def test_a_page_in_place_of_a_file_of_an_onnx_model_is_thrown_away(tmp_path, onnx_hub, name):
-    path = f"/owner/some-model/resolve/main/{name}"
-    whole, onnx_hub.files[path] = onnx_hub.files[path], b"<!doctype html><p>no"
-
-    broken = fetched(tmp_path, ONNX_NAME)
-    onnx_hub.files[path] = whole
-    mended = fetched(tmp_path, ONNX_NAME)
-
-    assert "damaged" in broken.reason or "is a web page" in broken.reason
-    assert mended.provider == "local"
-
-
 @pytest.mark.parametrize("provider", ["auto", "openai", "none"])
 def test_nothing_is_downloaded_for_those_who_do_not_ask_for_local(tmp_path, hub, provider):
     fetch(settings_of(tmp_path, provider=provider))

@@ -57,16 +57,6 @@ def test_vectors_are_those_of_llama_cpp(onnx_folder):
     llama.close()
 
 
-def test_a_word_that_the_model_does_not_know_has_its_place(onnx_folder):
-    embedder = embedder_of(onnx_folder)
-
-    (vector,) = embedder.embed_documents(["red ☃☃ green 한국어"])
-
-    assert isinstance(vector, LateVector)
-    assert token_vectors.unpack(vector.tokens)[0].tolist()[:2] == [0, 7]
-    embedder.close()
-
-
 def test_a_token_that_begins_with_a_space_has_the_place_of_its_word(tmp_path):
     from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -122,13 +112,6 @@ def test_a_graph_without_the_last_layers_of_its_model_is_a_stop(tmp_path):
     with pytest.raises(ProviderStop, match="lacks its last layers"):
         embedder_of(tmp_path / "without").embed_documents(["red"])
     assert direction(tmp_path / "with", "red red red") == 2
-
-
-@pytest.mark.parametrize("inputs", [("input_ids",), ("input_ids", "token_type_ids", "position_ids")])
-def test_a_graph_gets_the_inputs_that_it_asks_for(tmp_path, inputs):
-    tiny(tmp_path, inputs=inputs)
-
-    assert direction(tmp_path, "red red red") == 3
 
 
 @pytest.mark.parametrize(

@@ -64,14 +64,6 @@ def test_another_file_of_the_same_name_is_another_model(folder, name):
     assert read_head(folder).digest != before
 
 
-@pytest.mark.parametrize("content", ["[1]", "{", "<html>", "[" * 100_000])
-def test_a_damaged_setting_is_named(folder, content):
-    (folder / "1_Pooling/config.json").write_text(content)
-
-    with pytest.raises(ProviderStop, match=r"1_Pooling/config\.json is damaged"):
-        pooling_of(folder / "onnx/model.onnx")
-
-
 @pytest.mark.parametrize(
     "settings", [{"pooling_mode_max_tokens": True}, {"pooling_mode": "weightedmean"}, {"pooling_mode": [1]}]
 )
