@@ -45,6 +45,9 @@ _VERSION = r"(?i)(v?)\d+\.\d"
 #: `2-factor` is a number with what it counts, `90s` and `10am` are quantities: none of them is an id.
 _COUNTED, _QUANTITY = r"\d{1,2}(?:-[^\W\d_]{3,})+", r"\d{1,4}|\d+[a-z]{1,3}"
 
+#: A word and a number beside each other.
+_BESIDE = r"\b([^\W\d_]+(?= \d)|\d+(?= [^\W\d_])) (?=([^\W_]+)\b)"
+
 Kind = Literal["word", "id", "day", "phrase", "part"]
 
 
@@ -98,8 +101,8 @@ def analyse(raw: str, today: date | None = None) -> Question:
     if is_day_alone:
         terms.of.clear()
         light = (*light, *asked)
-    typed_days = [text[each.begin : each.end] for each in days]
-    terms.take_days(days, typed_days, is_day_alone=is_day_alone)
+    said = [text[each.begin : each.end] for each in days]
+    terms.take_days(days, said, is_day_alone=is_day_alone)
     whole = text.strip(" \"'?!.")
     if len(_WORD.findall(whole)) in PHRASE_WORDS and '"' not in text and not (tags or days):
         terms.add(whole, quoted(whole), kind="phrase")
@@ -110,7 +113,7 @@ def analyse(raw: str, today: date | None = None) -> Question:
         days=days,
         is_day_alone=is_day_alone,
         tags=tags,
-        light=(*light, *_WORD.findall(" ".join(typed_days).lower())),
+        light=(*light, *_WORD.findall(" ".join(said).lower())),
     )
 
 
@@ -133,13 +136,12 @@ class _Terms:
     def add(self, label: str, match: str, *fallbacks: str, kind: Kind = "part", typed: str = "") -> None:
         self.of.setdefault(match, Term(label, match, fallbacks, kind, typed))
 
-    def take_days(self, days: Iterable[Days], typed_days: list[str], *, is_day_alone: bool) -> None:
-        """Make terms of days: their words, a hint without which conversations lose .01, and their figures."""
-        hints = _Terms()
-        hints.take_words("" if is_day_alone else " ".join(typed_days), is_enough=True)
-        for term in hints.of.values():
-            self.add(term.label, term.match, *term.fallbacks, kind="day")
-        for each, typed in zip(days, typed_days, strict=True):
+    def take_days(self, days: Iterable[Days], said: list[str], *, is_day_alone: bool) -> None:
+        """Make terms of days: their words, without which conversations lose .01, and their figures."""
+        hints = [] if is_day_alone else _WORD.findall(" ".join(said).lower())
+        for word in (word for word in hints if word not in stop_words_of("en")):
+            self.add(word, quoted(word), kind="day")
+        for each, typed in zip(days, said, strict=True):
             if each.first == each.last and not each.is_relative:
                 figures = "" if any(map(str.isalpha, typed)) else typed
                 day = str(each) if each.has_year else f"{each.first:%m-%d}"
@@ -187,49 +189,36 @@ class _Terms:
         match = any_of((quoted(" ".join(pieces)), *looks))
         self.add(typed.lower(), match, *parts[: 8 * (len(pieces) > 1)], kind=kind, typed=typed)
 
-    def take_words(self, text: str, *, is_enough: bool, asks: bool = False) -> tuple[str, ...]:
+    def take_words(self, text: str, *, is_enough: bool, asks: bool) -> tuple[str, ...]:
         """Make terms of the words of a text; of its stop words where it has no others, unless it `is_enough`.
 
         `asks`: it is a question. Returns the light words that are left out of one.
         """
         #: Of a compound that is a term the pieces are found, and are not said to be missing.
         pieces = {piece for term in self.of.values() for piece in _PIECE.findall(term.label)}
-        #: Lower case -> as typed, and what it is with the word beside it: `Python 3` is also `python3`.
-        words: dict[str, str] = {}
-        joined: dict[str, list[str]] = {}
-        before, end = "", -1
-        for match in _WORD.finditer(text):
-            typed = match[0]
-            if has_dense(typed):
-                self._take_pairs(typed)
-                typed = dense_run().sub(" ", typed)
-            for piece in typed.replace("_", " ").split():
-                word = piece.casefold()
-                words.setdefault(word, piece)
-                is_mixed = (before.isalpha() and word.isdigit()) or (before.isdigit() and word.isalpha())
-                if is_mixed and text[end : match.start()] == " ":
-                    for each in (before, word):
-                        joined.setdefault(each, []).append(quoted(before + word))
-                before, end = word, match.end()
+        #: Lower case -> as typed.
+        plain = dense_run().sub(" ", text) if has_dense(text) else text
+        words = {word.casefold(): word for word in _WORD.findall(plain.replace("_", " "))}
+        for run in dense_run().findall(text) if has_dense(text) else ():
+            # A character on its own begins a pair of the text.
+            pairs = [f"{first}{second}" for first, second in pairwise(run)]
+            for label in pairs or [run]:
+                self.add(label, f"{{grams}} : {quoted(label)}{'' if pairs else ' *'}", typed=run)
         language = language_of([*words])
         stop = stop_words_of(language or "en")
         content = [word for word in words if word not in stop] or ([] if self.of or is_enough else [*words])
         light = light_words([words[word] for word in content] if asks and language in ("en", "") else [])
         left_out = {*map(str.casefold, light)}
+        #: `Python 3` is also `python3`.
+        joined = [f"{first}{second}" for first, second in re.findall(_BESIDE, text.casefold())]
         for word in (word for word in content if word not in left_out):
-            looks = any_of((quoted(word), *_looks(word), *joined.get(word, ())))
+            others = [quoted(each) for each in joined if each.startswith(word) or each.endswith(word)]
             beginning = [f"{quoted(word)} *"] if len(word) >= 4 else []
             is_id = not word.isalpha() and len(word) >= 5 and not re.fullmatch(_QUANTITY, word)
+            looks = any_of((quoted(word), *_looks(word), *others))
             typed = "" if word in pieces else words[word]
             self.add(word, looks, *beginning, kind="id" if is_id else "word", typed=typed)
         return light
-
-    def _take_pairs(self, word: str) -> None:
-        for run in dense_run().findall(word):
-            # A character on its own begins a pair of the text.
-            pairs = [f"{first}{second}" for first, second in pairwise(run)]
-            for label in pairs or [run]:
-                self.add(label, f"{{grams}} : {quoted(label)}{'' if pairs else ' *'}", typed=run)
 
 
 def _looks(word: str) -> tuple[str, ...]:

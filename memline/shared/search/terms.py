@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from string import ascii_lowercase
 from typing import NamedTuple
 
@@ -94,31 +94,25 @@ def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: i
     """Find the ways of each term, and keep the `limit` rarest; `files`: JSON array of ids, None for all."""
     forms = {term.match: any_of(forms_of(term.label)) for term in terms if term.kind == "word"}
     df = matches.counts((*(term.match for term in terms), *filter(None, forms.values())), files)
-    unknown = {
-        term.match: term
+    asked = {
+        term: [
+            Way(match, weight, df[match])
+            for match, weight in ((term.match, 1.0), (forms.get(term.match, ""), FORM_WEIGHT))
+            if df.get(match)
+        ]
         for term in terms
-        if not (df[term.match] or df.get(forms.get(term.match, "")) or term.kind == "phrase")
     }
-    others = {match: any_of(term.fallbacks) for match, term in unknown.items() if term.fallbacks}
-    df |= matches.counts(others.values(), files)
-    wrong = [term for match, term in unknown.items() if not df.get(others.get(match, ""))]
-    corrected = _corrected(matches, wrong, files)
-    others |= corrected
-    df |= matches.counts(corrected.values(), files)
-    total, lookups, mass, rarity = matches.total(CHUNKS), list[Lookup](), 0.0, dict[str, float]()
-    for term in terms:
-        weights = {others.get(term.match, ""): FORM_WEIGHT}
-        if term.match not in unknown:
-            weights = {term.match: 1.0, forms.get(term.match, ""): FORM_WEIGHT}
-        ways = [Way(each, weight, df[each]) for each, weight in weights.items() if df.get(each)]
-        idf = idf_of(total, ways[0].df if ways and term.match not in unknown else 0)
+    unknown = [term for term, ways in asked.items() if not ways and term.kind != "phrase"]
+    others = _stand_ins(matches, unknown, files)
+    total, lookups = matches.total(CHUNKS), list[Lookup]()
+    mass, rarity = 0.0, dict[str, float]()
+    for term, ways in asked.items():
+        idf = idf_of(total, ways[0].df if ways else 0)
         mass += idf if term.typed else 0.0
         if term.kind in ("word", "id"):
             rarity[term.label] = idf
-        if ways:
+        if ways := ways or others.get(term, []):
             lookups.append(Lookup(term, ways, idf_of(total, ways[0].df)))
-    # Of a run of CJK characters only where none of its pairs was found.
-    known = {term.typed for term in terms if term.match not in unknown} | {""}
     # Sorting keeps the order of the question among equals.
     lookups = sorted(lookups, key=lambda each: each.ways[0].df)[:limit]
     needles = [
@@ -128,22 +122,26 @@ def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: i
         if each.term.kind != "phrase"
         for needle in needles_of(way.match)
     ]
-    return Words(
-        lookups=lookups,
-        mass=mass or 1.0,
-        missing=tuple(dict.fromkeys(term.typed for term in unknown.values() if term.typed not in known)),
-        rarity=rarity,
-        needles=needles,
-    )
+    # Of a run of CJK characters only where none of its pairs was found.
+    known = {term.typed for term in asked.keys() - unknown} | {""}
+    missing = tuple(dict.fromkeys(term.typed for term in unknown if term.typed not in known))
+    return Words(lookups=lookups, mass=mass or 1.0, missing=missing, rarity=rarity, needles=needles)
 
 
-def _corrected(matches: Matches, unknown: Iterable[Term], files: str | None) -> dict[str, str]:
-    """Return the commonest word one letter away from each term that has one, by the phrase of the term."""
-    wrong = [term for term in unknown if term.label.isalpha() and len(term.label) in LETTERS]
-    slips = {term.match: [*map(quoted, _slips(term.label))] for term in wrong[:MOST_SLIPS]}
-    df = matches.counts(chain(*slips.values()), files)
-    best = {match: max(mine, key=lambda each: (df[each], each)) for match, mine in slips.items()}
-    return {match: each for match, each in best.items() if df[each]}
+def _stand_ins(matches: Matches, unknown: Sequence[Term], files: str | None) -> dict[Term, list[Way]]:
+    """Find what stands in for unknown terms: pieces, beginnings, else the commonest word one slip away."""
+    parts = {term: any_of(term.fallbacks) for term in unknown if term.fallbacks}
+    df = matches.counts(parts.values(), files)
+    ways = {term: [Way(match, FORM_WEIGHT, df[match])] for term, match in parts.items() if df[match]}
+    wrong = [each for each in unknown if each not in ways and each.label.isalpha()]
+    slips = {each: [*map(quoted, _slips(each.label))] for each in wrong if len(each.label) in LETTERS}
+    some = dict(islice(slips.items(), MOST_SLIPS))
+    df = matches.counts(chain(*some.values()), files)
+    for term, near in some.items():
+        best = max(near, key=lambda each: (df[each], each))
+        if df[best]:
+            ways[term] = [Way(best, FORM_WEIGHT, df[best])]
+    return ways
 
 
 def idf_of(total: int, df: int) -> float:
@@ -172,17 +170,9 @@ def stem(word: str) -> str:
 
 def forms_of(word: str) -> tuple[str, ...]:
     """List the irregular forms and other spellings of a lower-case word; none for most."""
-    table = _forms()
-    others = table.get(word) or next((table[base] for base in _bases(word) if base in table), ())
+    others = tuple(each for each in _forms().get(stem(word), ()) if stem(each) != stem(word))
     spelled = _SPELLED.sub(lambda match: _OTHER[match[0]], word)
     return (*others, spelled) if spelled != word else others
-
-
-def _bases(word: str) -> Iterator[str]:
-    for end in ("ies", "es", "s", "ing", "ed"):
-        if word.endswith(end) and len(word) > len(end) + 2:
-            base = word[: -len(end)]
-            yield from (base + "y", base, base + "e")
 
 
 def _slips(word: str) -> set[str]:
@@ -199,8 +189,9 @@ def _slips(word: str) -> set[str]:
 
 @cache
 def _forms() -> dict[str, tuple[str, ...]]:
+    """Read the groups of forms: what one of them ends in without its ending -> all of them."""
     table: dict[str, tuple[str, ...]] = {}
     for group in map(str.split, word_lists()["forms"].replace("\n", "|").split("|")):
         for word in group:
-            table[word] = (*table.get(word, ()), *(other for other in group if other != word))
+            table[stem(word)] = (*table.get(stem(word), ()), *group)
     return table
