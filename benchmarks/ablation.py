@@ -27,14 +27,13 @@ from memline.shared.findings import answerer
 from memline.shared.index import token_rows
 from memline.shared.search import (
     fusion,
-    lifts,
     matches,
     passages,
     question,
     scorer,
+    search_index,
     service,
     terms,
-    vectors,
 )
 
 FOLDER = ROOT.parent / "shared/eval/dev"
@@ -53,18 +52,21 @@ def _changed(*changes: tuple[object, str, Any]) -> AbstractContextManager[object
 
 def _half_waits(*more: tuple[object, str, Any]) -> AbstractContextManager[object]:
     """Take the vectors of half of the chunks away, as while an index gets them."""
-    top, cosines = vectors.Comparison.top, vectors.Comparison.cosines
+    top, cosines = search_index.Comparison.top, search_index.Comparison.cosines
 
     def of_half(row_id: int) -> bool:
         return row_id * 7919 % 1000 < 500
 
-    def top_of_half(*given: Any) -> vectors.Scored:
+    def top_of_half(*given: Any) -> search_index.Scored:
         return [(row_id, each) for row_id, each in top(*given) if of_half(row_id)]
 
     def cosines_of_half(*given: Any) -> dict[int, float]:
         return {row_id: each for row_id, each in cosines(*given).items() if of_half(row_id)}
 
-    changes = ((vectors.Comparison, "top", top_of_half), (vectors.Comparison, "cosines", cosines_of_half))
+    changes = (
+        (search_index.Comparison, "top", top_of_half),
+        (search_index.Comparison, "cosines", cosines_of_half),
+    )
     return _changed(*changes, *more)
 
 
@@ -87,16 +89,14 @@ PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "without headings and paths in chunks": partial(
         _changed, (matches, "_WEIGHTS", {matches.CHUNKS: "1.0, 0.0, 0.0, 1.0", matches.NAMES: "1.0, 1.0"})
     ),
-    "without the lift of a name or title": partial(
-        _changed, (lifts, "NAMED", 0.0), (lifts, "HALF_NAMED", 0.0)
-    ),
+    "without the lift of a name or title": partial(_changed, (scorer, "WHOLE", 0.0), (scorer, "PART", 0.0)),
     "without what stands together": partial(_changed, (scorer, "NEAR", 0.0)),
     "without the question as a phrase": partial(_changed, (question, "PHRASE_WORDS", range(0))),
     "without what a list says of a note": partial(_changed, (scorer, "LISTS", 0)),
     "without irregular forms and spellings": partial(_changed, (terms, "forms_of", lambda word: ())),
     "without corrected words": partial(_changed, (terms, "MOST_SLIPS", 0)),
-    "without the lift of an id": partial(_changed, (lifts, "ID", 0.0)),
-    "without the lift of a day": partial(_changed, (lifts, "DAY", 0.0)),
+    "without the lift of an id": partial(_changed, (scorer, "ID", 0.0)),
+    "without the lift of a day": partial(_changed, (scorer, "DAY", 0.0)),
     "with the light words of a question": partial(_changed, (question, "light_words", lambda words: ())),
     "12 terms of a question instead of 24": partial(_changed, (scorer, "MAX_TERMS", 12)),
     "each chunk cited alone": partial(_changed, (service, "passages", _alone)),

@@ -1,16 +1,24 @@
-"""Join ranked chunks to passages: hits of one file that overlap or adjoin are one hit.
+"""Join ranked chunks to passages, and choose the lines of each that are shown.
 
 Neighbouring chunks overlap by a fifth, so the best hits of a long note repeat each other. Joined up to a
-chunk and a half, six hits have .018 more of the evidence in conversations and .043 more in notes.
+chunk and a half, six hits have .018 more of the evidence in conversations and .043 more in notes. The first
+700 characters of a passage show half of the evidence in it, the chosen run .84 of it in conversations and .78
+in notes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import accumulate, islice
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain, islice
+from typing import NamedTuple
 
 from memline.shared.search.matches import Row
-from memline.shared.sources.tokens import weighted_length
+from memline.shared.search.scorer import places
+from memline.shared.search.terms import Needle, plain, stem
+from memline.shared.sources.markdown import front_matter_end
+from memline.shared.sources.tokens import has_dense, weighted_length
 
 #: Chunks among which passages are made, one window after another; fixed, so that fewer hits are a prefix of
 #: more.
@@ -18,6 +26,18 @@ WINDOW = 20
 
 #: Share of a neighbour's new lines that must fit into the passage; what does not fit is left out.
 MOST_OF = 0.5
+
+#: Longest snippet, in characters.
+MAX_CHARS = 700
+
+#: What a word counts when it is seen again, as a share of the first time.
+AGAIN = 0.3
+
+#: More lines than a front matter has.
+FRONT_LINES = 200
+
+#: A word with the accents that stand behind its letters; an underscore ends it, as in full text.
+_WORD = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+")
 
 
 class Passage:
@@ -71,3 +91,90 @@ def passages(ranked: Iterable[Row], *, wanted: int, max_tokens: int) -> list[Pas
                 made.append(Passage(row))
                 neighbours.append(made[-1])
     return made[:wanted]
+
+
+class Snippet(NamedTuple):
+    """Some lines of a passage as they are shown; `first` and `last` count from 0."""
+
+    text: str
+    first: int
+    last: int
+
+
+def snippet(lines: Sequence[str], needles: Sequence[Needle]) -> Snippet:
+    """Choose the lines with most evidence, without the front matter unless a term stands only there."""
+    skipped = front_matter_end(list(lines[:FRONT_LINES]))
+    sizes = [len(line) + 1 for line in lines]
+    first, last = 0, len(lines)
+    if skipped or sum(sizes) > MAX_CHARS:
+        evidence = _evidence(lines, needles)
+        if {*chain(*evidence[:skipped])} - {*chain(*evidence[skipped:])} or not any(lines[skipped:]):
+            skipped = 0
+        first, last = _best_run(sizes, evidence, skipped)
+    # What stands around it, as much on both sides.
+    room, is_wider = MAX_CHARS + 1 - sum(sizes[first:last]), True
+    while is_wider:
+        is_wider = False
+        for side in (first - 1, last):
+            if skipped <= side < len(lines) and sizes[side] <= room:
+                room -= sizes[side]
+                first, last, is_wider = min(first, side), max(last, side + 1), True
+    while first < last - 1 and not lines[first].strip():
+        first += 1
+    while last > first + 1 and not lines[last - 1].strip():
+        last -= 1
+    text = "\n".join(lines[first:last]).strip()
+    return Snippet(text=text if len(text) <= MAX_CHARS else _cut(text, needles), first=first, last=last - 1)
+
+
+def matched(text: str, needles: Sequence[Needle]) -> tuple[str, ...]:
+    """Return the words of a text that the question found, each once, in their order."""
+    known = {part for needle, _, _ in needles for part in needle.split()}
+    begins = {needle[:3] for needle in known}
+    dense = [needle for needle in known if has_dense(needle)]
+    found: dict[str, None] = {}
+    for word in dict.fromkeys(_WORD.findall(text)):
+        # Most words end at the first look.
+        if not word.isascii() or word[:3].lower() in begins:
+            bare = plain(word)
+            is_known = bare in known or stem(bare) in known
+            found |= dict.fromkeys([word] if is_known else [each for each in dense if each in bare])
+    return tuple(found)
+
+
+def _evidence(lines: Sequence[str], needles: Sequence[Needle]) -> list[dict[int, float]]:
+    """List what each line has of the terms."""
+    bare = plain("\n".join(lines))
+    ends = [*accumulate(len(line) + 1 for line in bare.split("\n"))]
+    evidence: list[dict[int, float]] = [{} for _ in lines]
+    for at, number, worth in places(bare, needles):
+        mine = evidence[bisect_right(ends, at)]
+        mine[number] = max(worth, mine.get(number, 0.0))
+    return evidence
+
+
+def _best_run(sizes: Sequence[int], evidence: Sequence[dict[int, float]], skipped: int) -> tuple[int, int]:
+    """Return where the run with most evidence begins and ends: at its first and last lines with any."""
+    best, run = 0.0, (skipped, skipped + 1)
+    marked = [at for at in range(skipped, len(sizes)) if evidence[at]]
+    for place, first in enumerate(marked):
+        worth, seen = 0.0, dict[int, float]()
+        for at in marked[place:]:
+            if at > first and sum(sizes[first : at + 1]) > MAX_CHARS + 1:
+                break
+            for term, share in evidence[at].items():
+                most = seen.get(term, 0.0)
+                worth += share * AGAIN + max(0.0, share - most) * (1.0 - AGAIN)
+                seen[term] = max(most, share)
+            if round(worth, 6) > best:
+                best, run = round(worth, 6), (first, at + 1)
+    return run
+
+
+def _cut(line: str, needles: Sequence[Needle]) -> str:
+    """Cut at most MAX_CHARS of a longer line, around the first word that was found."""
+    low = line.lower()
+    place = min((at for needle, _, _ in needles if (at := low.find(needle)) >= 0), default=0)
+    start = max(0, min(place - 60, len(line) - MAX_CHARS + 2))
+    end = start + MAX_CHARS - 2
+    return "…" * bool(start) + line[start:end].strip() + "…" * (end < len(line))

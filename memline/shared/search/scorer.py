@@ -11,8 +11,8 @@ An OR of the terms: one absent word must not hide every note. For a chunk c of a
     w     1; 1/3 for an irregular form, another spelling, a beginning or a corrected word
     near  the share of the idf of the question that stands within 200 characters, for the 20 best chunks
 
-A list whose item describes another note gives its sum to that note. `lifts.py` adds for names, ids, days and
-tags. What each part is worth is in docs/benchmarks.md (`python -m benchmarks.ablation`).
+A list whose item describes another note gives its sum to that note. `lifts_of` says what is added, where the
+best s is 1. What each part is worth is in docs/benchmarks.md (`python -m benchmarks.ablation`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
+from sqlite3 import Connection
 
 from memline.shared.index.driver import json_ids
 from memline.shared.index.links import Resolver
+from memline.shared.note_names import without_ending
 from memline.shared.search.matches import CHUNKS, NAMES, Matches, Row
 from memline.shared.search.question import Question
+from memline.shared.search.request import files_of_days, files_of_tag
 from memline.shared.search.terms import Lookup, Needle, Way, Words, idf_of, look_up, plain
 from memline.shared.sources.dates import day_of_path
+from memline.shared.sources.folding import name_key, stem_key
 from memline.shared.sources.links import described
 from memline.shared.sources.paths import MEMORY
 from memline.shared.sources.tokens import has_dense
@@ -55,14 +59,28 @@ NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 20
 #: hold, and the share of the best name from which on the page itself is meant.
 LISTS, ITEMS, MOST_OF_LIST, NAMED_WELL = 3, 3, 0.7, 0.6
 
-_OF_PATH = (
-    "SELECT id FROM chunks WHERE file_id = (SELECT id FROM files WHERE path = ?1) AND ordinal < ?2"
-    " AND (?3 IS NULL OR file_id IN (SELECT value FROM json_each(?3))) ORDER BY ordinal"
-)
+#: Lifts: the question is the title, an alias or the path of a file; it is only its first heading, or its file
+#: name below another heading; this is the only file that holds an id of it.
+WHOLE, PART, ID = 1.0, 0.3, 0.5
+
+#: A note of a day that is asked for, times the share of the other words that it holds; and where nothing else
+#: is asked. A tag that is asked for: more than all others together.
+DAY, DAY_ALONE, TAG = 1.0, 2.0, 4.0
+
+_OF_PATH = "SELECT id FROM chunks WHERE file_id = (SELECT id FROM files WHERE path = ?) AND ordinal < ?"
 _NAMED_CHUNKS = (
     "SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?)) AND ordinal < ?"
 )
 _CHUNKS_OF_FILES = "SELECT id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
+_BY_DAY = (
+    "SELECT chunks.id, ordinal FROM chunks JOIN files ON files.id = file_id"
+    " WHERE file_id IN (SELECT value FROM json_each(?)) ORDER BY day, path, ordinal LIMIT ?"
+)
+_NAMED = (
+    "SELECT file_id, path, files.names,"
+    " (SELECT title FROM names AS first WHERE first.file_id = files.id AND first.title <> '')"
+    " FROM names CROSS JOIN files ON files.id = file_id WHERE key IN (?, ?, ?)"
+)
 
 
 def score(matches: Matches, question: Question, files: str | None, pool: int) -> Words:
@@ -73,8 +91,8 @@ def score(matches: Matches, question: Question, files: str | None, pool: int) ->
     words = look_up(matches, question.terms, files, MAX_TERMS)
     names = _names(matches, words.lookups, files)
     best = json_ids(nlargest(NAMED, names, key=names.__getitem__))
-    file_of = dict(matches.connection.execute(_NAMED_CHUNKS, (best, NAMED_CHUNKS)).fetchall())
-    words.named = {row: names[owner] for row, owner in file_of.items()}
+    owners = matches.connection.execute(_NAMED_CHUNKS, (best, NAMED_CHUNKS))
+    words.named = {row: names[owner] for row, owner in owners}
     among = None
     if files is not None:
         among = {row for (row,) in matches.connection.execute(_CHUNKS_OF_FILES, (files,))}
@@ -85,7 +103,7 @@ def score(matches: Matches, question: Question, files: str | None, pool: int) ->
     for row in words.rows:
         words.sums[row] *= 1 + NEAR * near(words.rows[row].text, words.needles)
     for row in nlargest(LISTS, words.sums, key=words.sums.__getitem__):
-        _add_described(matches, words, names, words.rows[row], files)
+        _add_described(matches, words, names, words.rows[row], files, among)
     return words
 
 
@@ -135,10 +153,10 @@ def _sums(
     """
     rows, early, late = 0, list[Lookup](), list[Lookup]()
     for each in lookups:
-        df = each.ways[0].df
-        is_common = rows > FOUND_SOME and rows + df > MANY
-        (late if is_common or rows > FOUND_ENOUGH or each.term.kind == "day" else early).append(each)
-        rows += df if each.term.kind != "day" else 0
+        df, is_day = each.ways[0].df, each.term.kind == "day"
+        is_common = rows > FOUND_ENOUGH or (rows > FOUND_SOME and rows + df > MANY)
+        (late if is_common or is_day else early).append(each)
+        rows += df * (not is_day)
     sums = dict[int, float]()
     _add(sums, matches, table, early, among)
     if late:
@@ -168,16 +186,19 @@ def _names(matches: Matches, lookups: Sequence[Lookup], files: str | None) -> di
         for each in lookups
         if each.term.kind != "day" and (count := matches.names_with(each.ways[0].match))
     ]
-    sums = _sums(matches, NAMES, named, NAMED_POOL)
-    allowed, best = None if files is None else {*json.loads(files)}, dict[int, float]()
+    sums, best = _sums(matches, NAMES, named, NAMED_POOL), dict[int, float]()
     for row, owner in matches.owners(NAMES, sums).items():
-        if allowed is None or owner in allowed:
-            best[owner] = max(best.get(owner, 0.0), NAME * sums[row])
-    return best
+        best[owner] = max(best.get(owner, 0.0), NAME * sums[row])
+    return best if files is None else {each: best[each] for each in best.keys() & {*json.loads(files)}}
 
 
 def _add_described(
-    matches: Matches, words: Words, names: Mapping[int, float], row: Row, files: str | None
+    matches: Matches,
+    words: Words,
+    names: Mapping[int, float],
+    row: Row,
+    files: str | None,
+    among: set[int] | None,
 ) -> None:
     """Give the sum of a list to the note that its best item describes: an index page, a map of contents.
 
@@ -199,9 +220,57 @@ def _add_described(
     # A search that is limited may be one that does not see private notes.
     resolver = Resolver(matches.connection, private=files is None)
     target = resolver.note(link.target, is_path=link.is_path, of=row.path)
-    chunks = matches.connection.execute(_OF_PATH, (target, NAMED_CHUNKS, files))
-    mine = [each for (each,) in chunks if any(term.weight(each) for term in words.lookups)]
+    chunks = [each for (each,) in matches.connection.execute(_OF_PATH, (target, NAMED_CHUNKS))]
+    mine = [each for each in chunks if words.holds(each) and (among is None or each in among)]
     if mine:
         top = max(mine, key=lambda each: words.sums.get(each, 0.0))
         words.rows |= matches.read([top])
         words.sums[top] = max(words.sums.get(top, 0.0), words.sums[row.id] * 1.01)
+
+
+def lifts_of(
+    matches: Matches, question: Question, words: Words, files: str | None, limit: int
+) -> dict[int, float]:
+    """Return what is added to chunks, `limit` of each kind at most; `files` as in `score`."""
+    connection, lifts = matches.connection, dict[int, float]()
+    allowed = None if files is None else {*json.loads(files)}
+
+    def chunks_of(file_ids: set[int]) -> dict[int, int]:
+        within = json_ids(file_ids if allowed is None else file_ids & allowed)
+        return dict(connection.execute(_BY_DAY, (within, limit)).fetchall())
+
+    if named := _named(connection, question.whole):
+        lifts |= {row: named[owner] for row, owner in matches.owners(CHUNKS, chunks_of({*named})).items()}
+    for lookup in words.lookups:
+        if lookup.term.kind == "id":
+            exact = [row for row in words.sums if lookup.weight(row) == 1.0]
+            if len({*matches.owners(CHUNKS, exact).values()}) == 1:
+                lifts |= {row: max(ID, lifts.get(row, 0.0)) for row in exact}
+    if not (question.days or question.tags):
+        return lifts
+    file_of, dated = matches.owners(CHUNKS, words.sums), files_of_days(connection, question.days)
+    if question.is_day_alone:
+        lifts = {each: DAY_ALONE - at / (10 * limit) for at, each in enumerate(chunks_of(dated))}
+    else:
+        for row in (row for row, owner in file_of.items() if owner in dated):
+            lifts[row] = lifts.get(row, 0.0) + DAY * words.coverage(row)
+    for tag in question.tags:
+        tagged = files_of_tag(connection, tag)
+        hits = [row for row, owner in file_of.items() if owner in tagged]
+        others = chunks_of(tagged.difference(file_of.values())).items()
+        for row in (*hits, *(row for row, ordinal in others if not ordinal)):
+            lifts[row] = lifts.get(row, 0.0) + TAG
+    return lifts
+
+
+def _named(connection: Connection, whole: str) -> dict[int, float]:
+    """Return file -> lift of the files that a question is the name of."""
+    key, stem = name_key(whole), stem_key(f"{without_ending(whole.rpartition('/')[2])}.md")
+    # Some titles are questions.
+    titles, lifts = {key, f"{key}?"}, dict[int, float]()
+    for file_id, path, own, heading in connection.execute(_NAMED, (*titles, stem)) if key else ():
+        is_own = titles & {*own.split("\n")} or (stem_key(path) == key == name_key(heading or key))
+        is_path = ("/" in key or "." in key) and f"/{name_key(path)}".endswith((f"/{key}", f"/{key}.md"))
+        if is_own or is_path or titles & {stem_key(path), name_key(heading or "")}:
+            lifts[file_id] = WHOLE if is_own or is_path else PART
+    return lifts

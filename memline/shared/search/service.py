@@ -26,18 +26,15 @@ from memline.shared.index import identities, ledger, token_rows
 from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
 from memline.shared.packages import lack, remedy
-from memline.shared.search import fusion, vectors
-from memline.shared.search.lifts import lifts_of
+from memline.shared.search import fusion
 from memline.shared.search.matches import CHUNKS, Matches, Row
-from memline.shared.search.passages import WINDOW, Passage, passages
+from memline.shared.search.passages import WINDOW, Passage, matched, passages, snippet
 from memline.shared.search.question import Question, analyse
 from memline.shared.search.request import SearchRequest, day_bounds, files_within, filters_of, today_of
 from memline.shared.search.results import Answer, Hit
-from memline.shared.search.scorer import score
-from memline.shared.search.search_index import SearchIndex
-from memline.shared.search.snippets import matched, snippet
+from memline.shared.search.scorer import lifts_of, score
+from memline.shared.search.search_index import Comparison, SearchIndex, chunks_of, vectors_of
 from memline.shared.search.terms import Words
-from memline.shared.search.vectors import Comparison
 from memline.shared.words import counted
 
 #: Candidates by words, and by vectors, for each step of `candidateMultiplier`. How many hits are asked for
@@ -191,10 +188,10 @@ class _Search(Struct):
     def _compare(self, backend: Comparison, pool: int) -> None:
         """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
         connection, cosine_of = self.matches.connection, dict(backend.top(pool, self.files))
-        nearest = vectors.chunks_of(connection, cosine_of, self.files).items()
+        nearest = chunks_of(connection, cosine_of, self.files).items()
         known = dict(sorted(nearest, key=lambda each: -cosine_of[each[1]])[:pool])
         others = {*self.words.sums, *self.lifts}.difference(known)
-        known |= vectors.vectors_of(connection, backend.identity_id, others)
+        known |= vectors_of(connection, backend.identity_id, others)
         cosine_of |= backend.cosines({*known.values()}.difference(cosine_of))
         self.cosines = {
             each: round(cosine_of[row_id], fusion.DECIMALS)

@@ -84,6 +84,10 @@ class Words(Struct):
     #: Chunks that were read.
     rows: dict[int, Row] = {}
 
+    def holds(self, chunk_id: int) -> bool:
+        """Tell whether a chunk has a term of the question."""
+        return any(each.weight(chunk_id) for each in self.lookups)
+
     def coverage(self, chunk_id: int) -> float:
         """Return which share of the idf of the question a chunk holds."""
         share = math.fsum(each.idf * each.weight(chunk_id) for each in self.lookups if each.term.typed)

@@ -13,7 +13,7 @@ from memline.shared.index.driver import load_vec, open_reader
 from memline.shared.index.matrix import VectorMatrix
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.scheduling import model_change
-from memline.shared.search.vectors import Comparison
+from memline.shared.search.search_index import Comparison
 from tests.support.index_rows import MODEL_A, MODEL_B, answer, file_row, lease_all, retarget, vector_of
 
 DIMS = 96

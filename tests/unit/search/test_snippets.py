@@ -1,4 +1,4 @@
-from memline.shared.search.snippets import MAX_CHARS, matched, snippet
+from memline.shared.search.passages import MAX_CHARS, matched, snippet
 
 FILLER = [f"Line {number} of nothing in particular, just words to fill." for number in range(40)]
 NEEDLES = [("kestrel", 0, 0.6), ("barn", 1, 0.4)]
