@@ -15,14 +15,14 @@ from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.choice import choose as embedder_of
-from memline.shared.errors import IndexMissing, IndexOfAnother, MemlineError, PathNotAllowed
+from memline.shared.errors import IndexMissing, MemlineError, PathNotAllowed
 from memline.shared.finding import Finding
 from memline.shared.findings.answerer import Answerer
 from memline.shared.index import driver
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
 from memline.shared.sources.excerpt import Excerpt
-from memline.shared.sync.plan import IndexState, make_plan, read_index_state
+from memline.shared.sync.plan import make_plan
 from memline.shared.sync.staleness import DiskState, Staleness
 
 
@@ -132,23 +132,14 @@ def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write
     whatever the settings say. Raises IndexFaults.
     """
     began = time.thread_time()
-    index = IndexState()
-    with suppress(IndexMissing), driver.reading(settings.index_path) as reader:
-        index = read_index_state(reader)
-    may_write = may_write and settings.memory.sync.on_search
-    plan, stored = None, 0
-    try:
-        plan = make_plan(settings, choice, index)
-    except IndexOfAnother:
-        if not may_write:
-            raise
+    with driver.reading_if_any(settings.index_path) as reader:
+        plan = make_plan(settings, choice, reader)
     look_s = time.thread_time() - began
-    if plan is None or (may_write and plan.changes.to_read()):
+    behind = plan.changes.count
+    if may_write and settings.memory.sync.on_search and plan.changes.to_read():
         # What writes takes 20 ms to import, which a search without changes does not pay.
-        from memline.producers.store_changes import plan_own, store_changes
+        from memline.producers.store_changes import store_changes
 
-        plan = plan or plan_own(settings, choice, clock)
-        stored = store_changes(settings, plan, clock) if plan.changes.to_read() else 0
-    behind = plan.changes.count - stored
+        behind -= store_changes(settings, plan, clock)
     removed = min(len(plan.changes.removed), behind)
     return DiskState(files_behind=behind, removed=removed, look_s=look_s, emptied=plan.emptied)

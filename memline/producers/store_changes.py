@@ -6,13 +6,12 @@ from contextlib import closing
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.choice import Choice
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexUnwritable
 from memline.shared.index import ledger
 from memline.shared.index.rows import FileRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
-from memline.shared.sync.plan import Plan, make_plan, read_index_state
+from memline.shared.sync.plan import Plan
 from memline.shared.sync.read_file import FileReader
 
 #: Seconds a search spends on bringing changed files into the keyword index before it answers; the rest
@@ -25,12 +24,6 @@ BATCH_CHARS, BATCH_ROWS = 100_000, 500
 
 #: Milliseconds it waits for another writer meanwhile.
 CATCH_UP_BUSY_MS = 500
-
-
-def plan_own(settings: AgentSettings, choice: Choice, clock: Clock) -> Plan:
-    """Move the index of another workspace out of the way, and plan with this workspace's own."""
-    with closing(IndexWriter.of(settings, clock=clock, busy_timeout_ms=CATCH_UP_BUSY_MS)) as writer:
-        return make_plan(settings, choice, read_index_state(writer.connection))
 
 
 def store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:

@@ -18,7 +18,7 @@ from memline.shared.queue.messages import RunQuery
 from memline.shared.queue.replies import Replies
 from memline.shared.search.request import SearchRequest, search_request
 from memline.shared.search.results import Answer
-from memline.shared.sync.plan import make_plan, read_index_state
+from memline.shared.sync.plan import make_plan
 from memline.shared.sync.staleness import DiskState, Staleness
 from memline.workers.context import Context, current
 
@@ -87,7 +87,7 @@ class _Memory:
         """
         settings, began_s = self._settings, self._clock.monotonic()
         with reading(settings.index_path) as reader:
-            plan = make_plan(settings, self._choice, read_index_state(reader))
+            plan = make_plan(settings, self._choice, reader)
         changed = sorted(plan.changes.to_read())
         may_read = settings.memory.sync.on_search and not has_follower(settings.index_path)
         if changed and may_read and began_s >= self._read_at:

@@ -17,7 +17,7 @@ from memline.shared.providers import LISTED, PROVIDERS, price_of
 from memline.shared.scheduling import health
 from memline.shared.sources.paths import is_transcript
 from memline.shared.sources.tokens import estimate_tokens
-from memline.shared.sync.plan import make_plan, read_index_state
+from memline.shared.sync.plan import make_plan
 from memline.shared.sync.read_file import FileReader
 from memline.shared.words import counted
 
@@ -33,7 +33,7 @@ def estimate(settings: AgentSettings, *, force: bool = False) -> dict[str, Any]:
     choice, batch = choose(settings), settings.memory.remote.batch
     with driver.reading_if_any(settings.index_path) as reader:
         index = reader if reader is not None else driver.empty()
-        plan = make_plan(settings, choice, read_index_state(index))
+        plan = make_plan(settings, choice, index)
         paths = plan.changes.to_read(force=force)
         file_reader = FileReader(settings, clock=SystemClock())
         texts: dict[bytes, int] = {}

@@ -32,7 +32,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.scheduling import leases
 from memline.shared.scheduling.budget import spent
-from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
+from memline.shared.sync.plan import Plan, make_plan
 
 #: Seconds that a `StateReader` shows a reading for, and the part of the time that readings may take: to
 #: compare 5,000 files with their index takes a tenth of a second.
@@ -78,7 +78,9 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_behind(self) -> bool:
-        return self.plan.is_behind or bool(self.facts.model.missing or self.facts.model.reason)
+        model, target = self.facts.model, self.facts.target
+        is_changing = bool(self.active and target and self.active.id != target.id)
+        return bool(self.plan.changes.count or model.missing or model.reason or is_changing)
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +144,7 @@ def _read(
     met: Sequence[Finding],
     fault: IndexFault | None = None,
 ) -> AgentState:
-    plan = make_plan(agent, choice, read_index_state(reader) if reader is not None else IndexState())
+    plan = make_plan(agent, choice, reader)
     facts = Facts(agent, choice, reader, now=time.time(), plan=plan, queue=settings.queue, fault=fault)
     index, active, target = facts.index, identities.active(facts.index), facts.target
     sources = {name: (name, 0, 0) for name in agent.memory.sources}

@@ -92,7 +92,7 @@ def _status(now: AgentState) -> dict[str, Any]:
         "extraPaths": [extra.path for extra in memory.extra_paths],
         "sourceCounts": sources,
         "outcomes": now.outcomes,
-        "behind": now.plan.behind | {"vectors": facts.model.missing},
+        "behind": {"files": now.plan.changes.count, "vectors": facts.model.missing},
         # What of the settings the index has not taken up yet, and what that costs; empty: nothing.
         "modelDiffers": facts.model.reason,
         "cache": {
@@ -128,7 +128,7 @@ def _status(now: AgentState) -> dict[str, Any]:
             "pollIntervalMs": rules.poll_interval_ms,
             "timeoutMs": rules.timeout_minutes * 60_000,
             "lastError": batch["reason"],
-            "open": now.plan.index.open_batches,
+            "open": len(facts.batches),
         },
         "breakers": modes,
         "ceiling": refusal.to_json() if refusal else None,

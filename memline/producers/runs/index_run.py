@@ -25,7 +25,7 @@ from memline.shared.finding import Finding, note, problem
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.findings.place import unread_notes
-from memline.shared.index import chunks, jobs, ledger, meta, vectors
+from memline.shared.index import batches, chunks, identities, jobs, ledger, meta, vectors
 from memline.shared.index.driver import faults, file_id, open_reader, snapshot
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
@@ -93,7 +93,7 @@ def bring_up_to_date(
             on_plan(plan)
             with closing(IndexRun(settings, agent, plan, started_ns=started_ns, clock=clock)) as run:
                 run.make_job(force=force)
-                if run.has_job_files or plan.index.backlog.pending or plan.index.open_batches:
+                if run.has_work:
                     run.work(on_progress=on_progress)
                 with closing(IndexWriter.of(agent, clock=clock)) as writer:
                     # The sweep of a process that stays would come too late.
@@ -147,7 +147,7 @@ class IndexRun:
         writing = IndexWriter.of(self._agent, clock=self._clock)
         with closing(writing) as writer, writer.transaction() as (connection, _):
             waiting = jobs.waiting_files(connection)
-            is_import = not self._plan.index.files and not waiting
+            is_import = self._plan.is_first and not waiting
             if not force:
                 files = self._plan.outside_jobs(files, waiting)
             if files:
@@ -162,10 +162,15 @@ class IndexRun:
                 )
 
     @property
-    def has_job_files(self) -> bool:
-        """Tell whether a running job has files that were not read."""
+    def has_work(self) -> bool:
+        """Tell whether a running job has files that were not read, or vectors are pending."""
         with faults(self._agent.index_path):
-            return jobs.next_to_read(self._reader) is not None
+            target = identities.target(self._reader)
+            return bool(
+                jobs.next_to_read(self._reader)
+                or (target and vectors.backlog(self._reader, target.id).pending)
+                or batches.open_batches(self._reader)
+            )
 
     def work(self, *, on_progress: Callable[[RunProgress], None]) -> None:
         """Let the workers of this process, or of the fleet, read the files of jobs and embed what is missing.

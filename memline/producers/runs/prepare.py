@@ -16,7 +16,7 @@ from memline.shared.index.driver import transaction
 from memline.shared.index.maintenance import move_aside
 from memline.shared.index_writer import IndexWriter, rescue
 from memline.shared.scheduling import model_change
-from memline.shared.sync.plan import Plan, make_plan, read_index_state
+from memline.shared.sync.plan import Plan, make_plan
 
 
 def prepare(
@@ -47,8 +47,7 @@ def prepare(
                 jobs.take_up(connection)
         if re_embed:
             model_change.forget_vectors(connection, now)
-        index = read_index_state(connection)
-        return make_plan(settings, choice, index, accepts_removals=accept_removals)
+        return make_plan(settings, choice, connection, accepts_removals=accept_removals)
 
 
 def build_again(

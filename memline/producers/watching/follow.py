@@ -27,7 +27,7 @@ from memline.shared.sessions.programs import Transcripts, transcripts_of
 from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sync.folders import WatchedFiles
-from memline.shared.sync.plan import Changes, IndexState, make_plan, read_index_state
+from memline.shared.sync.plan import Changes, make_plan
 
 #: Times the quiet time that changes wait at most while a note is saved without a pause.
 CEILING = 5.0
@@ -200,9 +200,8 @@ class _AgentFollower:
         self._is_scan_asked = False
         self._next_scan_s = self._clock.now() + min(every_s, default=math.inf)
         with driver.reading_if_any(self.settings.index_path) as reader:
-            known = read_index_state(reader) if reader else IndexState()
+            plan = make_plan(self.settings, choose(self.settings), reader)
             waiting = jobs.waiting_files(reader) if reader else {}
-        plan = make_plan(self.settings, choose(self.settings), known)
         if sync.on_session_start and any(
             is_transcript(path) and not is_archive(path) for path in plan.changes.added
         ):
@@ -215,7 +214,7 @@ class _AgentFollower:
             _log.info("scan.changes", agent=self.settings.agent, files=len(files))
             self._on_change(self.settings)
             if is_first_look or len(files) > AHEAD_FILES:
-                self._make_job(files, jobs.BACKFILL if known.files else jobs.IMPORT)
+                self._make_job(files, jobs.IMPORT if plan.is_first else jobs.BACKFILL)
             else:
                 paths = [path for path, _ in files]
                 enqueue_files(self.settings.agent, paths, index=self.settings.index_path.name)

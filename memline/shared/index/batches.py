@@ -140,13 +140,6 @@ def request_cancel(connection: Connection, token: str, *, reason: str, now: floa
     return bool(asked.rowcount)
 
 
-def cancel_identity(connection: Connection, identity_id: int, *, reason: str, now: float) -> None:
-    """Ask for the cancellation of every unfinished batch of an identity."""
-    for batch in open_batches(connection):
-        if batch.identity_id == identity_id:
-            request_cancel(connection, batch.token, reason=reason, now=now)
-
-
 def prune(connection: Connection) -> None:
     """Forget the oldest closed batches, inside the caller's transaction."""
     connection.execute(

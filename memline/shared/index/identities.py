@@ -53,21 +53,18 @@ def by_id(connection: Connection, row_id: int) -> IdentityRow | None:
 
 def active(connection: Connection) -> IdentityRow | None:
     """Return the identity that is searched; None while there are no vectors."""
-    return _select(connection, _BY_META, meta.ACTIVE)
+    return by_id(connection, meta.get(connection, meta.ACTIVE, 0))
 
 
 def target(connection: Connection) -> IdentityRow | None:
     """Return the identity that texts are embedded with; None without a provider."""
-    return _select(connection, _BY_META, meta.TARGET)
-
-
-_BY_META = "id = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?)"
+    return by_id(connection, meta.get(connection, meta.TARGET, 0))
 
 
 def _select(connection: Connection, where: str, parameter: object) -> IdentityRow | None:
-    names = Identity.__struct_fields__
-    query = f"SELECT id, base_url, vector_dims, {', '.join(names)} FROM identities WHERE {where}"
+    columns = ", ".join(Identity.__struct_fields__)
+    query = f"SELECT id, base_url, vector_dims, {columns} FROM identities WHERE {where}"
     for row_id, base_url, dims, *parts in connection.execute(query, (parameter,)):
-        identity = Identity(**dict(zip(names, parts, strict=True)))
+        identity = Identity(**dict(zip(Identity.__struct_fields__, parts, strict=True)))
         return IdentityRow(id=row_id, identity=identity, base_url=base_url, vector_dims=dims)
     return None

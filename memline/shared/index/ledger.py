@@ -26,7 +26,6 @@ ANY_OF_PROBLEMS = "problems"
 #: Nanoseconds a removed file's row is kept: messages are minutes late at worst, not an hour.
 TOMBSTONE_NS = 3_600 * 10**9
 
-
 _COLUMNS = LedgerEntry.__struct_fields__
 
 

@@ -7,9 +7,7 @@ name. So a note that moves keeps its links, and a new one takes up those that we
 from __future__ import annotations
 
 import json
-import re
 from functools import cache
-from itertools import chain
 from posixpath import join, normpath
 from sqlite3 import Connection
 
@@ -19,9 +17,6 @@ from memline.shared.sources.links import NoteName, last_part
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, is_private
 from memline.shared.visible_text import in_name, one_line
-
-#: Where the path of a link begins, apart from the folder of its note.
-_START = re.compile(r"(?:\.{0,2}/)+")
 
 #: Path, line and target of a link, and whether it is a Markdown link.
 Place = tuple[str, int, str, bool]
@@ -71,31 +66,24 @@ class Resolver:
     """
 
     def __init__(self, connection: Connection, *, private: bool = True) -> None:
-        self._connection = connection
-        self._private = private
-        self._by_way = cache(self._look_up)
+        @cache
+        def by_way(name: str) -> list[list[str]]:
+            ways = _by_way(connection, name)
+            return [[path for path in way if private or not is_private(path)] for way in ways]
 
-    def _look_up(self, name: str) -> tuple[list[str], ...]:
-        ways = _by_way(self._connection, name)
-        if self._private:
-            return ways
-        return tuple([path for path in way if not is_private(path)] for way in ways)
+        self._by_way = by_way
 
     def note(self, target: str, *, is_path: bool, of: str) -> str:
         """Return the path of the note that a link in the note `of` leads to; empty where there is none."""
         folder = of.rpartition("/")[0]
-        bare = _START.sub("", target, count=1) if target[:1] in "./" else target
+        bare = target.lstrip("./") if target[:1] in "./" else target
         if is_path or bare != target:
             beside, *_ = self._by_way(normpath(join(folder, target)))
             if beside:
                 return beside[0]
-        is_page = is_path and not is_markdown(target)
         # A path without an ending is a page of a site, and no name.
-        notes = next(filter(None, self._by_way(bare)[: 1 if is_page else None]), [])
-        if not notes and "/" in bare and not is_page:
-            # It was moved. Of several notes with its name none is taken for it.
-            moved = self._by_way(last_part(bare))[2]
-            notes = moved if len(moved) == 1 else []
+        ways = 1 if is_path and not is_markdown(target) else None
+        notes = next(filter(None, self._by_way(bare)[:ways]), [])
         return min(
             notes, key=lambda path: (path.rpartition("/")[0] != folder, path.count("/"), path), default=""
         )
@@ -114,21 +102,19 @@ def linked(
         (path,),
     ).fetchall()
     notes = dict.fromkeys(resolver.note(target, is_path=is_path, of=path) for target, is_path in links)
-    both = (
-        [each for each in notes if each not in ("", path)],
-        [each for each in _linking_to(connection, resolver, path) if private or not is_private(each)],
-    )
+    out = [each for each in notes if each not in ("", path)]
+    back = [each for each in _linking_to(connection, resolver, path) if private or not is_private(each)]
+    return _with_titles(connection, out), _with_titles(connection, back)
+
+
+def _with_titles(connection: Connection, paths: list[str]) -> tuple[NoteName, ...]:
     rows = connection.execute(
         "SELECT path, title FROM names JOIN files ON files.id = file_id"
         " WHERE title <> '' AND path IN (SELECT value FROM json_each(?))",
-        (json.dumps([*chain(*both)]),),
+        (json.dumps(paths),),
     )
     titles = dict(rows.fetchall())
-    forward, back = (
-        tuple(NoteName(path=each, title=titles.get(each) or last_part(each)) for each in paths)
-        for paths in both
-    )
-    return forward, back
+    return tuple(NoteName(path=each, title=titles.get(each) or last_part(each)) for each in paths)
 
 
 def check(connection: Connection, *, private: bool) -> tuple[list[Place], list[tuple[str, str]]]:

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from itertools import count
+from datetime import UTC, datetime
 from pathlib import Path
 from sqlite3 import Connection
 
@@ -49,12 +49,12 @@ def copy_out(source: Connection, target: Path, *, replaces: bool = True) -> bool
                 os.fsync(part.fileno())
                 if replaces:
                     os.replace(part.name, target)
-                    return True
-                os.link(part.name, target)
-            except FileExistsError:
-                return False
+                else:
+                    os.link(part.name, target)
             finally:
                 Path(part.name).unlink(missing_ok=True)
+    except FileExistsError:
+        return False
     except (OSError, library().Error) as error:
         raise IndexUnwritable(f"cannot write {target}: {error}") from error
     return True
@@ -76,10 +76,8 @@ def opened(path: Path, kind: driver.Kind = driver.INDEX) -> Iterator[Connection]
     Raises IndexNotOurs, IndexTooNew, IndexTooOld and IndexCorrupt.
     """
     try:
-        if not path.exists():
-            raise IndexNotOurs(f"{path}: no such file")
         if not path.is_file() or not path.stat().st_size:
-            raise IndexNotOurs(f"{path} is not a copy of an index")
+            raise IndexNotOurs(f"{path} is no copy of an index" if path.exists() else f"{path}: no such file")
         with closing(driver.open_reader(path, kind=kind)) as connection:
             with faults(path):
                 connection.execute("PRAGMA cell_size_check = ON")
@@ -98,11 +96,10 @@ def move_aside(path: Path, now: float, damaged: tuple[int, int] | None) -> Path 
     `damaged` is the `file_id` of what was found damaged; None is returned when another process has moved it
     meanwhile. Never removed: what can be read of it is taken over.
     """
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
-    names = (path.with_name(f"{path.name}.corrupt-{stamp}{f'-{n}' if n > 1 else ''}") for n in count(1))
-    aside = next(name for name in names if not name.exists())
     if driver.file_id(path) != damaged:
         return None
+    stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
     try:
         # First its WAL: a new file at the path would take it for its own.
         for suffix in COMPANIONS:

@@ -187,7 +187,9 @@ def forget_vectors(connection: Connection, now: float) -> None:
     if target is None:
         return
     # Their results are vectors of the kind that is dropped.
-    batches.cancel_identity(connection, target.id, reason="all vectors are made again", now=now)
+    for batch in batches.open_batches(connection):
+        if batch.identity_id == target.id:
+            batches.request_cancel(connection, batch.token, reason="all vectors are made again", now=now)
     with transaction(connection):
         connection.execute("DELETE FROM vectors WHERE identity_id = ?", (target.id,))
         connection.execute("DELETE FROM leases WHERE identity_id = ?", (target.id,))

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from sqlite3 import Connection
 
 import msgspec
-from msgspec import field
 from msgspec.structs import fields, replace
 
 from memline.shared.config import environment
@@ -16,10 +15,9 @@ from memline.shared.config.agents import WORKSPACE_OPTION, is_same
 from memline.shared.config.schema import AgentSettings, Chunking
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexOfAnother
-from memline.shared.index import batches, identities, ledger, meta, vectors
+from memline.shared.index import ledger, meta
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.rows import LedgerEntry
-from memline.shared.index.vectors import Backlog
 from memline.shared.sources.discover import DiscoveredFile, Discovery, discover
 from memline.shared.sources.outcomes import (
     EMPTY,
@@ -33,7 +31,6 @@ from memline.shared.sources.paths import MEMORY, SESSIONS, TRANSCRIPT_PREFIX, Me
 
 #: Outcomes that come from the content: with the same size and time they would come again.
 _BY_CONTENT = frozenset({EMPTY, NOT_TEXT, TOO_LARGE})
-
 
 #: Files of a root that are not removed when no other is left.
 FEW_FILES = 5
@@ -49,8 +46,8 @@ class EmptiedRoot(msgspec.Struct, frozen=True, kw_only=True):
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """Groups ledger paths by what happened to their files.
 
-    Every path of the walk and of the ledger is in one of these, but for those in the ledger below a folder
-    that could not be listed: they may be there, so nothing is done.
+    Not those in the ledger below a folder that could not be listed, of a root that was emptied, and of
+    sessions that their program deleted: nothing is done to them.
     """
 
     added: tuple[str, ...] = ()
@@ -64,8 +61,6 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     again: tuple[str, ...] = ()
     #: Things that cannot be indexed (links, FIFOs …) and that the ledger does not know as such yet.
     refused: tuple[str, ...] = ()
-    #: Gone, and not removed: of a root that was emptied, or a session that its program deleted.
-    kept: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
@@ -82,26 +77,14 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
         return (*changed, *self.unchanged) if force else changed
 
 
-class IndexState(msgspec.Struct, frozen=True, kw_only=True):
-    """Files and backlog of an index; the defaults are those of an agent without an index."""
-
-    files: dict[str, LedgerEntry] = {}
-    backlog: Backlog = field(default_factory=Backlog)
-    #: Workspace the index is of; empty when none was recorded.
-    workspace: str = ""
-    #: Batches that are not closed; their texts, if any are left, are in `backlog`.
-    open_batches: int = 0
-    #: Whether search still uses the vectors of the model before.
-    is_changing_model: bool = False
-
-
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a run would do, and so how stale the index is."""
 
     discovery: Discovery
     changes: Changes
     choice: Choice
-    index: IndexState
+    #: Whether the index has no file yet.
+    is_first: bool = False
     #: Roots of which no file is left, and whose rows stay.
     emptied: tuple[EmptiedRoot, ...] = ()
 
@@ -129,28 +112,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         times = {file.path: file.mtime_ns for file in self.discovery.files} if waiting else {}
         return [file for file in files if times.get(file[0], 0) > waiting.get(file[0], -1)]
 
-    @property
-    def behind(self) -> dict[str, int]:
-        """Count the files and vectors that the index lacks."""
-        return {"files": self.changes.count, "vectors": self.index.backlog.pending}
-
-    @property
-    def is_behind(self) -> bool:
-        return any(self.behind.values()) or self.index.is_changing_model
-
-
-def read_index_state(connection: Connection) -> IndexState:
-    """Read what a plan needs of an index."""
-    target = identities.target(connection)
-    active = identities.active(connection)
-    return IndexState(
-        files=ledger.entries(connection),
-        backlog=vectors.backlog(connection, target.id) if target else Backlog(),
-        open_batches=len(batches.open_batches(connection)),
-        workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
-        is_changing_model=bool(active and target and active.id != target.id),
-    )
-
 
 def refuse_other_workspace(settings: AgentSettings, recorded: str) -> None:
     """Raise IndexOfAnother when the command line names another workspace than that of the agent's index.
@@ -169,16 +130,18 @@ def refuse_other_workspace(settings: AgentSettings, recorded: str) -> None:
 def make_plan(
     settings: AgentSettings,
     choice: Choice,
-    index: IndexState,
+    index: Connection | None,
     *,
     accepts_removals: bool = False,
 ) -> Plan:
-    """Compare the disk, the files of all sources an agent has, with an index.
+    """Compare the disk, the files of all sources an agent has, with an index; None where there is none.
 
     `accepts_removals`: the files of a root that was emptied are removed as well. Raises IndexOfAnother for an
     index of another workspace.
     """
-    refuse_other_workspace(settings, index.workspace)
+    if index is not None:
+        refuse_other_workspace(settings, meta.get(index, meta.WORKSPACE, ""))
+    recorded = {} if index is None else ledger.entries(index)
     memory = settings.memory
     discovery, paths = Discovery(files=(), issues=()), MemoryPaths.of(settings)
     if MEMORY in memory.sources:
@@ -192,7 +155,7 @@ def make_plan(
     sessions = memory.sync.sessions
     changes = compare(
         discovery,
-        index.files,
+        recorded,
         chunking_digest(memory.chunking),
         transcript_chunking=chunking_digest(memory.chunking, SESSIONS),
         growth=sessions.delta_bytes if sessions.delta_messages else 0,
@@ -205,13 +168,9 @@ def make_plan(
     )
     return Plan(
         discovery=discovery,
-        changes=replace(
-            changes,
-            removed=tuple(path for path in changes.removed if path not in kept),
-            kept=tuple(sorted(kept)),
-        ),
+        changes=replace(changes, removed=tuple(path for path in changes.removed if path not in kept)),
         choice=choice,
-        index=index,
+        is_first=not recorded,
         emptied=tuple(EmptiedRoot(root=root, files=len(files)) for root, files in sorted(emptied.items())),
     )
 
@@ -303,8 +262,7 @@ def _change_of(file: DiscoveredFile, recorded: LedgerEntry | None, chunking: str
 def plan_of(settings: AgentSettings) -> Plan:
     """Compare the disk with the index of an agent, if there is one. Raises IndexFaults."""
     with reading_if_any(settings.index_path) as reader:
-        index = read_index_state(reader) if reader else IndexState()
-    return make_plan(settings, choose(settings), index)
+        return make_plan(settings, choose(settings), reader)
 
 
 #: Raised whenever the same text gives other chunks, names or days: files read by an older version are read
