@@ -24,7 +24,6 @@ from memline.shared.config.agents import Settings
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexFault
-from memline.shared.figures.counters import tally_of
 from memline.shared.finding import NOTE, Finding
 from memline.shared.search.request import SearchRequest, from_workspace, search_request
 from memline.shared.search.results import Answer
@@ -146,8 +145,6 @@ class Memory:
         self.settings = agent
         self._clock = clock
         self._backend = backend_of(settings, agent, long_lived=long_lived, clock=clock)
-        #: Counts the questions of a process that stays.
-        self._tally = tally_of(agent.account_path) if long_lived else None
 
     def __enter__(self) -> Self:
         return self
@@ -158,8 +155,6 @@ class Memory:
     def close(self) -> None:
         """Close the index and free the vectors; the next call opens them again."""
         self._backend.close()
-        if self._tally is not None:
-            self._tally.write()
 
     def search(
         self,
@@ -198,14 +193,10 @@ class Memory:
         )
         return self.ask(request)
 
-    def ask(self, request: SearchRequest, *, face: str = "python") -> Answer:
-        """Answer a request, as `search` does; `face`: who asks, for the metrics."""
-        backend, where = self._backend, str(self.settings.workspace)
-        request = from_workspace(request, where)
-        if self._tally is None:
-            return replace(backend.ask(request), workspace=where)
-        answer = self._tally.search(self.settings.agent, face, lambda: backend.ask(request))
-        return replace(answer, workspace=where)
+    def ask(self, request: SearchRequest) -> Answer:
+        """Answer a request, as `search` does."""
+        where = str(self.settings.workspace)
+        return replace(self._backend.ask(from_workspace(request, where)), workspace=where)
 
     def get(
         self,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 
 from msgspec.structs import replace
 
 from memline.shared.errors import ConfigError, MemlineError
-from memline.shared.figures.counters import tally_of
 from memline.shared.findings.answerer import Answerer
 from memline.shared.index.driver import reading
 from memline.shared.index.hold import has_follower
@@ -44,9 +42,7 @@ def run_query(message: RunQuery) -> None:
         request = search_request(message.query, **message.options)
         context.agent(message.agent, index=message.index)
         memory = context.keep(("memory", message.agent), lambda: _Memory(context, message.agent))
-        tally = context.keep("tally", partial(tally_of, context.settings.account_path))
-        found = tally.search(message.agent, message.face, lambda: memory.ask(request))
-        answer = found.to_json()
+        answer = memory.ask(request).to_json()
     except (MemlineError, TypeError) as error:
         hint = error.hint if isinstance(error, MemlineError) else ""
         # Only a wrong question is wrong for every worker; the rest may be a problem of this process.

@@ -3,7 +3,6 @@
 import re
 from urllib.request import urlopen
 
-from memline.producers.reports.metrics import FleetCollector, page
 from memline.shared.config.environment import fleet_name
 from memline.shared.config.installation import QueueAddress
 from memline.shared.queue.feed import enqueue_files
@@ -45,16 +44,3 @@ def test_a_scrape_follows_the_fleet(place, redis):
     assert "memline_redis_up 1.0" in before
     assert 'memline_index_up{agent="main"} 1.0' in after
     assert process.returncode == 0
-
-
-def test_the_age_of_a_backup_and_the_disk_are_told(place):
-    place.write("MEMORY.md", note(1))
-    place.index()
-    before = page(FleetCollector(place.settings, [place.agent]))
-    assert place.run("backup", str(place.folder / "saved")).status == 0
-    after = page(FleetCollector(place.settings, [place.agent]))
-
-    assert "memline_backup_age_seconds" not in before
-    (age,) = re.findall(r'^memline_backup_age_seconds\{agent="main"\} (\S+)$', after, re.MULTILINE)
-    assert 0 <= float(age) < 600
-    assert re.search(r"^memline_disk_free_bytes [1-9]", after, re.MULTILINE)

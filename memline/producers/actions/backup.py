@@ -12,7 +12,6 @@ import msgspec
 from memline.shared.config.agents import is_same
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault, IndexMissing, IndexTooOld
-from memline.shared.figures import counters
 from memline.shared.index import accounts, chunks, driver, maintenance, meta, vectors
 from memline.shared.index_writer import IndexWriter
 
@@ -81,7 +80,6 @@ def back_up(agents: Sequence[AgentSettings], path: Path | None) -> list[Saved]:
                     bytes=target.stat().st_size,
                 )
             )
-        counters.put(agent.account_path, counters.BACKED_UP, time.time(), agent=agent.agent)
     return saved
 
 

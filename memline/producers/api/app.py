@@ -37,7 +37,6 @@ from memline.producers.api.responses import JsonResponse, error_response, respon
 from memline.producers.reports.metrics import FleetCollector, page
 from memline.shared.config.installation import Serve
 from memline.shared.errors import BadRequest, MemlineError
-from memline.shared.figures.counters import REQUESTS, Tally
 from memline.shared.logs import REQUEST, Log
 from memline.shared.version import own_version
 
@@ -74,15 +73,14 @@ _HINTS = {
 
 
 class RequestLog:
-    """Middleware that logs and counts every request when its answer is complete, never its text.
+    """Middleware that logs every request when its answer is complete, never its text.
 
     The outermost layer, so that what the guard refuses is seen too.
     """
 
-    def __init__(self, app: ASGIApp, *, tally: Tally, paths: Collection[str]) -> None:
-        """`paths`: the addresses that are counted alone; clients can think of any number of others."""
+    def __init__(self, app: ASGIApp, *, paths: Collection[str]) -> None:
+        """`paths`: the addresses that are named; clients can think of any others, and put secrets there."""
         self._app = app
-        self._tally = tally
         self._paths = paths
         self._log = Log(REQUEST)
 
@@ -106,7 +104,6 @@ class RequestLog:
             access: Access | None = scope.get(ACCESS)
             client = access.client if access else address_of(scope)
             took_ms = round((time.perf_counter() - began) * 1000, 1)
-            self._tally.add(REQUESTS, route=route, status=str(status))
             self._log.info("request", route=route, status=status, ms=took_ms, client=client, **about)
 
 
@@ -154,7 +151,7 @@ class Api:
         self.app = Starlette(
             routes=[*routes, Mount(DASHBOARD.rstrip("/"), app=self._pages.app)],
             middleware=[
-                Middleware(RequestLog, tally=calls.tally, paths={each.path for each in routes}),
+                Middleware(RequestLog, paths={each.path for each in routes}),
                 Middleware(OriginCheck, serve=serve),
                 guard,
             ],

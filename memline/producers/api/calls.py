@@ -39,7 +39,6 @@ from memline.shared.errors import (
     PathNotAllowed,
     UnknownAgent,
 )
-from memline.shared.figures.counters import HTTP, tally_of
 from memline.shared.findings.check import of_fault
 from memline.shared.findings.common import of_old_settings
 from memline.shared.index import driver
@@ -99,8 +98,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: str
     session_key: str = ""
-    #: For the metrics (`shared.figures.counters`): the face by which the call came.
-    face: str = HTTP
     #: For the log and for jobs: the name of a token, or an address.
     name: str = ""
     #: Whether it may append where the settings do not say so: a client that a person set up on this machine.
@@ -127,8 +124,6 @@ class Calls:
         self.agents = agents
         self.default_agent = settings.default_agent if settings.default_agent in agents else agents[0]
         self._clock = SystemClock()
-        #: What is counted of calls.
-        self.tally = tally_of(settings.account_path)
         self._lock = threading.Lock()
         self._memories: dict[str, Memory] = {}
 
@@ -137,7 +132,6 @@ class Calls:
             for memory in self._memories.values():
                 memory.close()
             self._memories.clear()
-        self.tally.write()
 
     def memory(self, agent: str) -> Memory:
         """Return the memory of an agent. Raises UnknownAgent for one that is not served here."""
@@ -212,7 +206,7 @@ class Calls:
         if (denied := denied_answer(settings, chat)) is not None:
             return denied
         try:
-            answer = memory.ask(request, face=caller.face)
+            answer = memory.ask(request)
         except IndexFault as error:
             empty = self._typed(settings, no_answer(settings, of_fault(settings, error)))
             return {**empty, "unavailable": True, "error": error.message}

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, cast
 
 import anyio
-import msgspec
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -44,7 +43,6 @@ from starlette.types import Message, Receive, Scope, Send
 from memline.producers.api.arguments import check, input_schema, whole
 from memline.producers.api.calls import INSTRUCTIONS, Caller, Calls, Pool
 from memline.shared.errors import MemlineError
-from memline.shared.figures.counters import MCP
 from memline.shared.logs import Log
 from memline.shared.version import own_version
 from memline.shared.visible_text import in_json
@@ -114,7 +112,7 @@ def server(calls: Calls, caller_of: CallerOf, *, pool: Pool) -> Server[Any]:
             )
         call = getattr(calls, name)
         try:
-            caller = msgspec.structs.replace(caller_of(context.request), face=MCP)
+            caller = caller_of(context.request)
             arguments = check(getattr(Calls, name), params.arguments or {})
             answer = without_empty(await pool.run(partial(call, caller, **arguments)))
         except MemlineError as error:

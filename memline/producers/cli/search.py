@@ -97,7 +97,7 @@ def search(
         answer = ask_fleet(invocation.settings.queue, settings.agent, request, index=settings.index_path.name)
     if answer is None:
         with Memory.of(invocation.settings, settings) as memory:
-            answer = memory.ask(request, face="cli").to_json()
+            answer = memory.ask(request).to_json()
     answer = invocation.typed(answer) | {"action": invocation.as_typed(answer["action"])}
     if form == "json":
         print_json(answer)

@@ -10,12 +10,12 @@ import threading
 import time
 import tomllib
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
@@ -24,20 +24,15 @@ from memline.producers.reports.state import AgentState, State, StateReader
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError
-from memline.shared.figures import counters
 from memline.shared.index import jobs
-from memline.shared.index.accounts import AccountFile
 from memline.shared.logs import Log
 from memline.shared.queue.fleet import Fleet
 from memline.shared.queue.routes import needed_roles
 
-#: Name without the prefix -> what it is. A name that ends in `_total` is a counter, the others are gauges.
+#: Name without the prefix -> what it is. All are gauges.
 METRICS: dict[str, str] = tomllib.loads((Path(__file__).parent / "metrics.toml").read_text("utf-8"))
 
 PREFIX = "memline_"
-
-#: What processes count, beside histograms.
-_COUNTERS = (counters.SEARCHES, counters.REQUESTS)
 
 
 class FleetCollector(Collector):
@@ -59,7 +54,8 @@ class FleetCollector(Collector):
         with self._lock:
             self._families = {}
             try:
-                self._add_counters()
+                with suppress(OSError):
+                    self._add("disk_free_bytes", shutil.disk_usage(self._settings.home).free)
                 self._add_state(self._reader.read())
             except MemlineError as error:
                 self._log.warning("state.unreadable", error=error.message, hint=error.hint)
@@ -68,8 +64,7 @@ class FleetCollector(Collector):
     def _add(self, name: str, value: float, **labels: str) -> None:
         """Add a sample; the metric's family is made with its first sample."""
         if name not in self._families:
-            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            self._families[name] = kind(PREFIX + name, METRICS[name], labels=list(labels))
+            self._families[name] = GaugeMetricFamily(PREFIX + name, METRICS[name], labels=list(labels))
         self._families[name].add_metric(list(labels.values()), value)
 
     def _add_state(self, state: State) -> None:
@@ -115,29 +110,6 @@ class FleetCollector(Collector):
         self._add("job_oldest_seconds", max(oldest_s, 0.0), agent=agent)
         self._add("job_texts_left", sum(each["left"] for each in texts), agent=agent)
         self._add("job_files_left", sum(each["total"] - each["done"] for each in files), agent=agent)
-
-    def _add_counters(self) -> None:
-        """Add what all processes of the home counted; a histogram for each agent that was asked."""
-        with suppress(OSError):
-            self._add("disk_free_bytes", shutil.disk_usage(self._settings.home).free)
-        with closing(AccountFile(self._settings.account_path)) as file:
-            known = counters.read(file)
-        for labels, at in known.get(counters.BACKED_UP, ()):
-            self._add("backup_age_seconds", max(0.0, time.time() - at), **labels)
-        for name in _COUNTERS:
-            for labels, count in known.get(name, ()):
-                self._add(f"{name}_total", count, **labels)
-        buckets: dict[str, dict[str, float]] = {}
-        for labels, count in known.get(counters.SECONDS, ()):
-            buckets.setdefault(labels["agent"], {})[labels["le"]] = count
-        if not buckets:
-            return
-        sums = {labels["agent"]: value for labels, value in known.get(counters.SECONDS_SUM, ())}
-        name = counters.SECONDS
-        family = HistogramMetricFamily(PREFIX + name, METRICS[name], labels=["agent"])
-        for agent, counts in buckets.items():
-            family.add_metric([agent], counters.cumulative(counts), sums.get(agent, 0.0))
-        self._families[name] = family
 
 
 def page(collector: FleetCollector) -> str:

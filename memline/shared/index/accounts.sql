@@ -41,14 +41,6 @@ CREATE TABLE IF NOT EXISTS spending (
     PRIMARY KEY (day, account, model, mode)
 ) STRICT;
 
--- What the processes of this home counted since it was made (shared/figures/counters.py); `labels` is JSON.
-CREATE TABLE IF NOT EXISTS counters (
-    name TEXT NOT NULL,
-    labels TEXT NOT NULL,
-    value REAL NOT NULL,
-    PRIMARY KEY (name, labels)
-) STRICT;
-
 -- Sessions that were forgotten, by their paths in the ledger: they are never read again, whatever index there is.
 CREATE TABLE IF NOT EXISTS forgotten_sessions (
     agent TEXT NOT NULL,

@@ -145,8 +145,6 @@ class RunQuery(Wire, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     #: As in `ChunkFiles`.
     index: str = ""
-    #: Who asks, for the metrics: `cli` for a command.
-    face: str = "queue"
 
 
 #: Message type by the name of its actor.

@@ -67,7 +67,7 @@ class QueryClient:
         self._client.close()
 
     def ask(
-        self, agent: str, request: SearchRequest, *, timeout_s: float, index: str = "", face: str = "queue"
+        self, agent: str, request: SearchRequest, *, timeout_s: float, index: str = ""
     ) -> dict[str, Any] | None:
         """Send a question to a query worker and wait for its answer, as JSON.
 
@@ -80,9 +80,7 @@ class QueryClient:
         # "Yesterday" is that of who asks.
         options["today"] = request.today or day_of_time(time.time()).isoformat()
         query = options.pop("query")
-        question = RunQuery(
-            agent=agent, query=query, reply_to=box, until=until, options=options, index=index, face=face
-        )
+        question = RunQuery(agent=agent, query=query, reply_to=box, until=until, options=options, index=index)
         self._broker.enqueue(broker.envelope(question))
         raw = self._take(box, time.monotonic() + timeout_s)
         answer: dict[str, Any] | None = None if raw is None else json.loads(raw)
@@ -116,7 +114,7 @@ def ask_fleet(
     """
     try:
         with closing(QueryClient(address)) as client:
-            return client.ask(agent, request, timeout_s=ANSWER_TIMEOUT_S, index=index, face="cli")
+            return client.ask(agent, request, timeout_s=ANSWER_TIMEOUT_S, index=index)
     except WorkerRefused:
         raise
     except QueueError as error:
