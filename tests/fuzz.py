@@ -25,7 +25,7 @@ from memline.shared.sessions.programs import FORMATS
 from memline.shared.sessions.read_session import messages_of
 from memline.shared.sessions.said import Records
 from memline.shared.sessions.secrets import mask
-from memline.shared.sources import links as note_links
+from memline.shared.sources import about as note_links
 from memline.shared.sources.chunking import split
 from memline.shared.sources.markdown import outline
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, weighted_length

@@ -18,6 +18,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotAllowed, not_utf_8
 from memline.shared.index import driver, links
 from memline.shared.note_names import is_markdown
+from memline.shared.sources.about import line_of
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.excerpt import (
     MAX_CHARS,
@@ -27,7 +28,6 @@ from memline.shared.sources.excerpt import (
     parse_citation,
     read_excerpt,
 )
-from memline.shared.sources.links import line_of
 from memline.shared.sources.paths import (
     TRANSCRIPT_PREFIX,
     MemoryPaths,

@@ -77,14 +77,3 @@ def test_what_its_program_cleaned_up_is_taken_over_from_an_index_of_an_older_rel
 
     assert ran.status == 0, ran.stderr
     assert paths(place.search("marmalade")) == [OLD] and paths(place.search("quince")) == [NEW]
-
-
-def test_switching_transcripts_off_removes_them_however_old(place, say):
-    file = say(OLD, "the marmalade recipe", days=31)
-    place.index()
-    file.unlink()
-    place.configure(transcripts=["codex"])
-
-    place.index()
-
-    assert paths(place.search("marmalade")) == []

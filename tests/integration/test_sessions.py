@@ -280,9 +280,3 @@ def test_sessions_of_claude_code_are_found_grow_and_are_forgotten(place, folder,
     place.index()
     assert citations(place, "pelicans") == ["sessions/abc.jsonl#L2"]
     assert [str(each) for each in targets_of_session(place.agent, "0b1c")] == [hit.path]
-    file.unlink()
-    place.index()
-    # Its program deleted it: it stays until it is forgotten.
-    assert citations(place, "walruses") == ["sessions/claude-code/0b1c.jsonl#L1-L2"]
-    assert place.call("forget", "--yes", hit.path).status == 0
-    assert citations(place, "walruses") == []

@@ -9,7 +9,7 @@ from memline.producers.chats import Chat
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest
-from memline.shared.sources import append as notes
+from memline.shared.sources import writing as notes
 from memline.shared.sources.paths import LONG_TERM, MemoryPaths
 from memline.shared.words import counted
 

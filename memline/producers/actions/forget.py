@@ -24,7 +24,7 @@ from memline.shared.index import accounts, batches, driver, identities, maintena
 from memline.shared.index.maintenance import COMPANIONS
 from memline.shared.index_writer import IndexWriter
 from memline.shared.sessions.programs import transcripts_of
-from memline.shared.sources import note_files
+from memline.shared.sources import writing
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.discover import discover
 from memline.shared.sources.excerpt import parse_citation
@@ -166,7 +166,7 @@ def forget(agent: AgentSettings, targets: Sequence[Target]) -> Forgotten:
             is_same = tuple(_lines_of(located)[target.first - 1 : target.last]) == target.lines
             relative = os.path.relpath(located.absolute, located.anchor)
             options = target.first, target.last, data
-            if not (is_same and note_files.remove_lines(located.anchor, relative, *options)):
+            if not (is_same and writing.remove_lines(located.anchor, relative, *options)):
                 what = f"{target.path} was changed meanwhile, and its lines stay"
                 raise MemlineError(what, hint="run it again")
         reader = FileReader(agent, clock=clock)

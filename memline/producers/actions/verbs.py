@@ -6,11 +6,11 @@ Each takes who asks and its parameters, and returns what every face shows of it.
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from collections.abc import Iterable
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
-from memline.producers.actions import provider_pauses
 from memline.producers.actions.perform import Asker, Done, Verb
 from memline.producers.reports import jobs as reports
 from memline.producers.reports.fleet_state import queue_url
@@ -18,12 +18,14 @@ from memline.producers.reports.jobs import SHORT
 from memline.producers.reports.providers import modes
 from memline.shared.batches import plan as batch_plan
 from memline.shared.clock import SystemClock
+from memline.shared.config.installation import NO_QUEUE, QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import BadRequest, QueueError
 from memline.shared.findings.facts import Facts
 from memline.shared.findings.work import RESUME
-from memline.shared.index import batches, driver, jobs
+from memline.shared.index import batches, driver, identities, jobs, meta
+from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import Batch
 from memline.shared.index.jobs import Job
 from memline.shared.index_writer import IndexWriter
@@ -33,7 +35,9 @@ from memline.shared.queue.fleet import fleet_at
 from memline.shared.queue.fleet_workers import wake
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_broker import on_redis
-from memline.shared.scheduling import health
+from memline.shared.queue.redis_limits import RedisLimits
+from memline.shared.scheduling import health, model_change
+from memline.shared.scheduling.limits import FileLimits
 from memline.shared.sync.plan import plan_of
 from memline.shared.words import counted
 
@@ -159,6 +163,71 @@ def _is_equal(job: Job, force: bool) -> bool:
     return job.kind == jobs.REINDEX and job.state == jobs.RUNNING and bool(job.force) == force
 
 
+def pause(settings: AgentSettings, *, provider: str = "", mode: str = "") -> None:
+    """Send no more texts to providers: to none in any mode, or not to one, or not in one mode.
+
+    Requests in flight, at most two for each thread of the embed workers, end as usual.
+    """
+    with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, now):
+        if not provider and not mode:
+            meta.put(connection, meta.PAUSED, meta.get(connection, meta.PAUSED) or now)
+        else:
+            for name, each in _selected(writer.accounts, settings, provider, mode):
+                health.set_paused(writer.accounts, name, True, each)
+
+
+def resume(
+    settings: AgentSettings, *, provider: str = "", mode: str = "", queue_url: QueueAddress = NO_QUEUE
+) -> None:
+    """Send texts again: end manual pauses, close breakers on trial, and switch back from the fallback.
+
+    A time that a provider asked to wait ends as well, and one request tries: who says that it goes on may
+    have bought more. `queue_url`: the fleet whose workers keep that time; empty without one.
+    """
+    rules = {health.BATCH: health.batch_rules(settings.memory.remote.batch)}
+    choice = choose(settings)
+    with closing(IndexWriter.of(settings)) as writer:
+        with writer.session():
+            chosen = _selected(writer.accounts, settings, provider, mode)
+        _end_cooldowns(writer.accounts, chosen, queue_url)
+        with writer.transaction() as (connection, _):
+            if not provider and not mode:
+                meta.put(connection, meta.PAUSED, None)
+            for name, each in chosen:
+                health.set_paused(writer.accounts, name, False, each)
+                health.resume(writer.accounts, name, each, rules=rules.get(each, health.REQUEST_RULES))
+        if mode != health.BATCH:
+            if choice.identity is not None and provider in ("", choice.provider):
+                with writer.session() as (_, now):
+                    model_change.switch_back(writer.accounts, choice, now)
+            writer.retry_all()
+
+
+def _end_cooldowns(accounts: Accounts, chosen: Iterable[tuple[str, str]], queue_url: QueueAddress) -> None:
+    """Let workers call these providers again: before the rows do, or a worker gives back what they send."""
+    names = [name for name, mode in chosen if mode == health.REQUESTS]
+    if not queue_url:
+        of_file = FileLimits(accounts.file, SystemClock())
+        for name in names:
+            of_file.end_cooldown(accounts.of(name))
+        return
+    # While Redis is away no worker calls anyhow.
+    with closing(RedisLimits(queue_url)) as limits, suppress(QueueError):
+        for name in names:
+            limits.end_cooldown(accounts.of(name))
+
+
+def _selected(accounts: Accounts, settings: AgentSettings, provider: str, mode: str) -> list[tuple[str, str]]:
+    """Resolve what options name to providers and modes; no name means the one in use and those in trouble."""
+    names = {provider}
+    if not provider:
+        target, choice = identities.target(accounts.index), choose(settings)
+        names = {name for name, _ in health.read_all(accounts)}
+        names |= {target.identity.provider} if target else set()
+        names |= {choice.provider} if choice.identity else set()
+    return [(name, each) for name in sorted(names) for each in health.MODES if mode in ("", each)]
+
+
 def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None, mode: str | None = None) -> Done:
     """Send no more texts to a provider, or to all; or send them again."""
     what = {"requests": "embedding by requests", "batch": "embedding by batches"}.get(mode or "", "embedding")
@@ -166,10 +235,10 @@ def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None, mode
     done, words = [], []
     for settings in asker.agents:
         if is_paused:
-            provider_pauses.pause(settings, provider=provider or "", mode=mode or "")
+            pause(settings, provider=provider or "", mode=mode or "")
         else:
             queue_url = asker.queue_url
-            provider_pauses.resume(settings, provider=provider or "", mode=mode or "", queue_url=queue_url)
+            resume(settings, provider=provider or "", mode=mode or "", queue_url=queue_url)
             wake(queue_url, settings.agent)
         with driver.reading_if_any(settings.index_path) as reader:
             now = Facts(settings, choose(settings), reader, now=time.time())

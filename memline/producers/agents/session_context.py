@@ -18,10 +18,10 @@ from memline.producers.chats import Chat
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions import claude_code
-from memline.shared.sources.append import local_time, log_path
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import LONG_TERM, MemoryPaths
 from memline.shared.sources.reading import read_file
+from memline.shared.sources.writing import local_time, log_path
 from memline.shared.visible_text import for_model
 
 #: How a part begins in the one text, what separates two, and the mark where one was cut.

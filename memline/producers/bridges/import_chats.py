@@ -26,11 +26,10 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError, PathNotAllowed
 from memline.shared.sessions.read_session import masked
 from memline.shared.sessions.said import seconds_of
-from memline.shared.sources.append import append
-from memline.shared.sources.note_files import create
 from memline.shared.sources.paths import MEMORY_FOLDER, MemoryPaths
 from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import FileRefused, open_regular
+from memline.shared.sources.writing import append, create
 from memline.shared.tables import as_dict, as_list, as_text
 
 #: Bytes of a file with conversations, and how many times as much as it takes in the zip.

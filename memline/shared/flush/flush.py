@@ -25,10 +25,10 @@ from memline.shared.sessions.read_session import messages_of
 from memline.shared.sessions.said import Records, parse, seconds_of
 from memline.shared.sessions.secrets import mask
 from memline.shared.sessions.stores import TranscriptFormat
-from memline.shared.sources.append import append, local_time, log_path, visible
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, estimate_tokens
+from memline.shared.sources.writing import append, local_time, log_path, visible
 from memline.shared.tables import as_dict, as_text
 from memline.shared.words import cite
 

@@ -18,8 +18,8 @@ import msgspec
 from memline.shared.index import ledger
 from memline.shared.index.driver import json_ids, scalar
 from memline.shared.index.rows import Chunk, FileRow
+from memline.shared.note_names import fold, name_key, path_key, stem_key
 from memline.shared.sources import outcomes
-from memline.shared.sources.folding import fold, name_key, path_key, stem_key
 from memline.shared.sources.markdown import outline, sections_of
 from memline.shared.sources.paths import MEMORY, SESSIONS
 from memline.shared.sources.tokens import grams

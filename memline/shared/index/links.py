@@ -11,9 +11,8 @@ from functools import cache
 from posixpath import join, normpath
 from sqlite3 import Connection
 
-from memline.shared.note_names import MARKDOWN, is_markdown, without_ending
-from memline.shared.sources.folding import name_key, path_key, stem_key
-from memline.shared.sources.links import NoteName, last_part
+from memline.shared.note_names import MARKDOWN, is_markdown, name_key, path_key, stem_key, without_ending
+from memline.shared.sources.about import NoteName, last_part
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, is_private
 from memline.shared.visible_text import in_name, one_line

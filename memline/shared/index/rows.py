@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from memline.shared.sources.about import Link as Link
 from memline.shared.sources.chunking import Chunk as Chunk
-from memline.shared.sources.links import Link as Link
 from memline.shared.sources.outcomes import EMPTY, INDEXED
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.token_vectors import SCALE, Floats, Places
-from memline.shared.sources.folding import fold
+from memline.shared.note_names import fold
 
 #: Characters of half a window: a window of two such steps begins at each.
 STEP_CHARS = 100

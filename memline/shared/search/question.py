@@ -15,10 +15,9 @@ from unicodedata import normalize
 
 from msgspec import Struct
 
-from memline.shared.note_names import without_ending
+from memline.shared.note_names import fold, without_ending
 from memline.shared.sources.about import asked_tags
 from memline.shared.sources.dates import Days, days_in, start_with_fillers
-from memline.shared.sources.folding import fold
 from memline.shared.sources.tokens import dense_run, emoji_run, grams, has_dense
 from memline.shared.words import is_question, language_of, light_words, stop_words_of, words_of_days
 

@@ -25,14 +25,13 @@ from sqlite3 import Connection
 
 from memline.shared.index.driver import json_ids
 from memline.shared.index.links import Resolver
-from memline.shared.note_names import without_ending
+from memline.shared.note_names import name_key, stem_key, without_ending
 from memline.shared.search.matches import CHUNKS, NAMES, Matches, Row
 from memline.shared.search.question import Question
 from memline.shared.search.request import files_of_days, files_of_tag
 from memline.shared.search.terms import Lookup, Needle, Way, Words, idf_of, look_up, plain
+from memline.shared.sources.about import described
 from memline.shared.sources.dates import day_of_path
-from memline.shared.sources.folding import name_key, stem_key
-from memline.shared.sources.links import described
 from memline.shared.sources.paths import MEMORY
 from memline.shared.sources.tokens import has_dense
 

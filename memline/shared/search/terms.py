@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from memline.shared.note_names import fold, without_accents
 from memline.shared.search.matches import CHUNKS, Fits, Matches, Row
 from memline.shared.search.question import Term, any_of, quoted
-from memline.shared.sources.folding import fold, without_accents
 from memline.shared.words import word_lists
 
 #: What an irregular form, another spelling, a beginning or a corrected word weighs; 1/4 and 1/2 found less.

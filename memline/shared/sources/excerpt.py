@@ -12,7 +12,7 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.errors import AccessDenied, PathNotAllowed
 from memline.shared.note_names import MARKDOWN
 from memline.shared.sources import outcomes
-from memline.shared.sources.links import NoteName
+from memline.shared.sources.about import NoteName
 from memline.shared.sources.paths import FileLocation, MemoryPaths, is_private, is_transcript
 from memline.shared.sources.reading import read_file
 from memline.shared.values import to_json

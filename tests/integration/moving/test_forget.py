@@ -196,15 +196,6 @@ def test_a_session_is_barred_for_good_also_from_a_new_index(place, session, way)
     assert place.call("forget", "sessions/abc.jsonl", "--yes").status == 1
 
 
-def test_a_session_that_its_program_deleted_is_forgotten(place, session):
-    session.unlink()
-    place.index()
-
-    assert place.call("forget", "sessions/abc.jsonl", "--yes").status == 0
-
-    assert files_with(place.home) == []
-
-
 def test_it_lists_and_asks_and_refuses_what_is_odd(place):
     listed = place.call("forget", "--query", "quixotzalp", "--dry-run")
     asked = place.call("forget", "memory/doors.md#L5")

@@ -6,8 +6,8 @@ from memline.producers.actions.append_entry import append
 from memline.producers.chats import chat_of
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied
-from memline.shared.sources.append import AppendRefused
 from memline.shared.sources.paths import MemoryPaths
+from memline.shared.sources.writing import AppendRefused
 from tests.support.clock import ManualClock
 
 

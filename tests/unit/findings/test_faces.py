@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from memline.producers.actions import provider_pauses
+from memline.producers.actions import verbs
 from memline.producers.api.calls import Caller, Calls
 from memline.producers.cli import run
 from memline.shared.finding import COMMAND, NONE, NOTE, PROBLEM, SENTENCE, WARNING, Finding, worst
@@ -20,7 +20,7 @@ def paused(place):
     place.index_path.parent.mkdir(parents=True)
     with writing(place) as writer:
         writer.store_file(file_row("a.md", "redis", "apples", "pears"))
-    provider_pauses.pause(place.agent)
+    verbs.pause(place.agent)
     return place
 
 

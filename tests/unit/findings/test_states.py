@@ -19,7 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from memline.producers import cli
-from memline.producers.actions import provider_pauses
+from memline.producers.actions import verbs
 from memline.producers.reports.state import agent_state
 from memline.shared.errors import IndexFault, IndexUnwritable, QueueError
 from memline.shared.finding import NOTE, PROBLEM, WARNING
@@ -208,9 +208,9 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("no_notes", NOTE, lambda p, _: (p.write("docs/a.md", "A."), p.write("docs/b.MDX", "B.")), "beside MEMORY.md and memory/ 2 Markdown files are not read: docs/a.md, docs/b.MDX", "/docs"),
     ("provider_unusable", PROBLEM, lambda p, _: p.configure(remote={}), "keyword search only: No API key found", "export OPENAI_API_KEY"),
     ("provider_unusable", PROBLEM, lambda p, _: p.configure(provider="local", local={"modelPath": "/none.gguf"}), "keyword search only: ", ""),
-    ("paused", WARNING, lambda p, _: (want_texts(p), provider_pauses.pause(p.agent)), "embedding is paused; 3 vectors are pending", "memline queue resume"),
-    ("paused", WARNING, lambda p, _: (want_texts(p), provider_pauses.pause(p.agent, provider="openai", mode="requests")), "embedding is paused for requests to openai; 3 vectors are pending", "memline queue resume --provider openai --mode requests"),
-    ("paused", NOTE, lambda p, _: (want_texts(p, 0), provider_pauses.pause(p.agent)), "embedding is paused", "memline queue resume"),
+    ("paused", WARNING, lambda p, _: (want_texts(p), verbs.pause(p.agent)), "embedding is paused; 3 vectors are pending", "memline queue resume"),
+    ("paused", WARNING, lambda p, _: (want_texts(p), verbs.pause(p.agent, provider="openai", mode="requests")), "embedding is paused for requests to openai; 3 vectors are pending", "memline queue resume --provider openai --mode requests"),
+    ("paused", NOTE, lambda p, _: (want_texts(p, 0), verbs.pause(p.agent)), "embedding is paused", "memline queue resume"),
     ("ceiling_reached", WARNING, reach_ceiling, "limits.maxTokensPerDay is reached", "embedding goes on at"),
     ("rate_limited", NOTE, lambda p, _: ask_to_wait(p, 45), " s: 429; 3 vectors are pending", ""),
     ("rate_limited", WARNING, lambda p, _: ask_to_wait(p, 9_000), " h: 429; 3 vectors are pending", "memline queue resume   (one request tries now"),
@@ -298,10 +298,10 @@ def test_a_fault_that_ends_a_call_is_a_finding(place, error, code):
 
 #: Pauses and stops -> whether texts are sent, and why not.
 SENDING: list[tuple[str, State, Stop | None]] = [
-    ("all", lambda p, _: provider_pauses.pause(p.agent), Stop(code="paused")),
-    ("requests", lambda p, _: provider_pauses.pause(p.agent, mode="requests"), Stop(code="paused", subject="openai")),
-    ("batches", lambda p, _: provider_pauses.pause(p.agent, mode="batch"), None),
-    ("another", lambda p, _: provider_pauses.pause(p.agent, provider="voyage", mode="requests"), None),
+    ("all", lambda p, _: verbs.pause(p.agent), Stop(code="paused")),
+    ("requests", lambda p, _: verbs.pause(p.agent, mode="requests"), Stop(code="paused", subject="openai")),
+    ("batches", lambda p, _: verbs.pause(p.agent, mode="batch"), None),
+    ("another", lambda p, _: verbs.pause(p.agent, provider="voyage", mode="requests"), None),
     ("limit", reach_ceiling, Stop(code="ceiling_reached")),
     ("key", lambda p, _: p.configure(remote={}), Stop(code="provider_unusable", subject="openai")),
     ("outage", lambda p, _: open_breaker(p, "requests"), Stop(code="breaker_open", subject="openai")),
@@ -371,7 +371,7 @@ def test_texts_in_a_batch_do_not_wait_for_what_holds_requests(place):
     make_batch(place)
     with writing(place) as writer:
         writer.store_file(file_row("late.md", "late 1", "late 2", at=9))
-    provider_pauses.pause(place.agent)
+    verbs.pause(place.agent)
 
     assert one(found(place), "paused").what == "embedding is paused; 2 vectors are pending"
 
@@ -387,7 +387,7 @@ def test_the_more_urgent_finding_comes_first(place):
 
 def told_to_stop(place, _):
     want_texts(place)
-    provider_pauses.pause(place.agent)
+    verbs.pause(place.agent)
 
 
 def damaged_with_rows(place, _):

@@ -36,13 +36,6 @@ def test_the_last_count_of_the_provider_and_an_estimate_of_what_came_after_it():
 
 
 @pytest.mark.parametrize(
-    "odd", [b"", b"{", b"[]", b"7", *(line("assistant", "", usage=x) for x in (7, {"input": "x"}))]
-)
-def test_an_odd_record_is_measured_like_any_other(odd):
-    assert tokens_in([odd, line("user", "u" * 400)])[0] < 300
-
-
-@pytest.mark.parametrize(
     ("note", "entry", "added"),
     [
         ("", "## S\n- Ada moves to Oslo\n- Tea", "## S\n- Ada moves to Oslo\n- Tea"),

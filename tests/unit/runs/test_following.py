@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from memline.producers.actions import provider_pauses
+from memline.producers.actions import verbs
 from memline.producers.runs import following
 from memline.producers.runs.following import Lines
 from memline.producers.watching import follow
@@ -98,7 +98,7 @@ def test_what_is_wrong_is_said_once_in_the_words_of_its_finding(place, monkeypat
     monkeypatch.setattr(following, "TROUBLE_EVERY_S", 0.0)
     place.index()
     place.configure(**remote("http://127.0.0.1:9/v1"))
-    provider_pauses.pause(place.agent)
+    verbs.pause(place.agent)
     said = []
     lines = Lines([place.agent], said.append)
 

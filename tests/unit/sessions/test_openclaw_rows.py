@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.shared.sessions.openclaw import FORMAT
-from memline.shared.sessions.openclaw_store import OpenClawTranscripts
+from memline.shared.sessions.openclaw import FORMAT, OpenClawTranscripts
 from memline.shared.sessions.read_session import read_session
 from memline.shared.sessions.stores import SessionFiles
 from tests.support.clock import ManualClock

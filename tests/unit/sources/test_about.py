@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from memline.shared.sources.about import about, asked_tags, tag_key
-from memline.shared.sources.links import Link
+from memline.shared.sources.about import Link, about, asked_tags, tag_key
 from memline.shared.sources.markdown import outline
 
 

@@ -5,8 +5,6 @@ import os
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from memline.shared.sources.reading import Reading, decode, read_file
 from tests.support.clock import ManualClock
@@ -88,16 +86,6 @@ def test_what_comes_between_the_look_and_the_open_blocks_nobody_and_is_not_follo
 
     assert (got.outcome, got.text) == (outcome, "")
     assert not reason or got.reason == reason
-
-
-def test_two_gigabytes_are_not_read(root):
-    with (root / "memory/a.md").open("wb") as file:
-        file.truncate(2 * 1024**3)
-
-    got = read(root)
-
-    assert (got.outcome, got.size, got.sha256) == ("too_large", 2 * 1024**3, "")
-    assert got.reason == "2,147.5 MB, and notes of more than 16.8 MB are not read"
 
 
 def test_a_file_that_grows_while_it_is_read_is_read_again(root, monkeypatch):
@@ -199,14 +187,3 @@ def test_a_few_bytes_that_are_not_utf_8_are_replaced_and_counted():
     assert got.outcome == "indexed"
     assert got.text.startswith("Ein St\ufffdck")
     assert got.reason == "4 characters are not valid UTF-8, and replaced"
-
-
-@settings(deadline=None)
-@given(st.binary(max_size=200))
-def test_any_bytes_have_an_outcome(data):
-    got = decode(data)
-
-    assert got.outcome in ("indexed", "empty", "not_text")
-    assert (got.text == "") is (got.outcome != "indexed")
-    assert "\r" not in got.text
-    assert "\0" not in got.text

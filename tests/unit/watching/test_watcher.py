@@ -11,7 +11,7 @@ from watchdog.observers import Observer
 from memline.producers.watching import watcher as watcher_module
 from memline.producers.watching.watcher import POLLING, WATCHING, Watcher
 from memline.shared.config.schema import ExtraPath
-from memline.shared.sessions.openclaw_store import OpenClawTranscripts
+from memline.shared.sessions.openclaw import OpenClawTranscripts
 from memline.shared.sessions.programs import Transcripts
 from memline.shared.sources.paths import MemoryPaths
 from tests.support.openclaw_rows import SessionDatabase

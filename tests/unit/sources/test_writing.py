@@ -1,17 +1,14 @@
 import errno
 import fcntl
 import os
-import re
 import threading
 from datetime import UTC, datetime
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from memline.shared.sources import append as module
-from memline.shared.sources.append import (
+from memline.shared.sources import writing as module
+from memline.shared.sources.writing import (
     AppendRefused,
     append,
     daily_entry,
@@ -206,12 +203,6 @@ def test_half_an_entry_is_taken_back_when_the_disk_is_full(tmp_path):
     assert (tmp_path / "MEMORY.md").read_text() == "- entry\n"
 
 
-def test_a_note_in_another_encoding_is_left_alone(tmp_path):
-    (tmp_path / "MEMORY.md").write_bytes("héllo".encode("utf-16"))
-
-    assert "not UTF-8" in refusal(tmp_path)
-
-
 def test_an_entry_of_a_day_carries_its_time_and_a_lasting_one_its_day():
     assert daily_entry("Deployed v1.5.2.", MOMENT) == "- 14:32 Deployed v1.5.2."
     assert long_term_entry("We keep cents.", MOMENT) == "- We keep cents. (2026-02-10)"
@@ -223,14 +214,3 @@ def test_an_entry_of_a_day_carries_its_time_and_a_lasting_one_its_day():
 def test_no_line_of_an_entry_is_structure(line):
     assert daily_entry(f"x\n{line}\ny", MOMENT) == f"- 14:32 x\n  \\{line}\n  y"
     assert long_term_entry(line, MOMENT).startswith("- \\")
-
-
-@given(st.text())
-def test_an_entry_of_any_text_is_one_item_without_a_heading(text):
-    entry = daily_entry(text, MOMENT)
-
-    assert not re.search(r"(?m)^ {0,3}(#{1,6}(\s|$)|```|~~~|=+\s*$)", entry)
-    first, *rest = entry.split("\n")
-    assert first == "" or first.startswith("- 14:32 ")
-    assert all(line.startswith("  ") for line in rest)
-    entry.encode()

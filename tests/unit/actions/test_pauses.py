@@ -3,7 +3,7 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from memline.producers.actions import provider_pauses
+from memline.producers.actions import verbs
 from memline.shared.clock import SystemClock
 from memline.shared.embedders.choice import choose
 from memline.shared.index import meta
@@ -48,9 +48,9 @@ def stop_batches(writer):
 
 
 def test_a_pause_of_all_is_one_of_batches_as_well(place, writer):
-    provider_pauses.pause(place.agent)
+    verbs.pause(place.agent)
     paused = may_batch(writer), lease_all(writer)
-    provider_pauses.resume(place.agent)
+    verbs.resume(place.agent)
 
     assert paused == (False, [])
     assert may_batch(writer)
@@ -61,7 +61,7 @@ def test_resuming_one_mode_leaves_the_others_breaker_open(place, writer):
     stop_batches(writer)
     fail(writer, lease_all(writer)[0], "stop")
 
-    provider_pauses.resume(place.agent, mode="batch")
+    verbs.resume(place.agent, mode="batch")
     requests, batch = place.status()["breakers"]
 
     assert (requests["state"], batch["state"]) == ("open", "closed")
@@ -71,9 +71,9 @@ def test_resuming_one_mode_leaves_the_others_breaker_open(place, writer):
 def test_another_provider_is_meant_only_by_its_name(place, writer):
     stop_batches(writer)
 
-    provider_pauses.resume(place.agent, provider="gemini")
+    verbs.resume(place.agent, provider="gemini")
     still = place.status()["breakers"][1]["state"]
-    provider_pauses.pause(place.agent, provider="gemini", mode="requests")
+    verbs.pause(place.agent, provider="gemini", mode="requests")
 
     assert still == "open"
     assert [one["provider"] for one in place.status()["breakers"] if one["pausedByHand"]] == ["gemini"]
@@ -90,7 +90,7 @@ def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(place, wr
     caps = replace(CAPS, max_rows=7)
     before = writer.lease(caps, credits=8, only_full=False)
 
-    provider_pauses.resume(place.agent)
+    verbs.resume(place.agent)
 
     assert before == []
     # The words of the provider stay until it has answered.
@@ -100,25 +100,3 @@ def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(place, wr
     with transaction(writer.connection):
         health.update(writer.accounts, "openai", health.REQUESTS, health.worked)
     assert len(writer.lease(caps, credits=8, only_full=False)) == 2
-
-
-def test_both_modes_of_the_provider_in_use_are_reported(place, writer):
-    stop_batches(writer)
-
-    requests, batch = place.status()["breakers"]
-
-    assert (requests["mode"], requests["state"], requests["nextProbe"]) == ("requests", "closed", None)
-    assert batch == {
-        "provider": "openai",
-        "mode": "batch",
-        "state": "open",
-        "failures": 2,
-        "limit": 2,
-        "since": NOW,
-        "nextProbe": NOW + 1800,
-        "holdUntil": None,
-        "pausedByHand": False,
-        "maxRows": None,
-        "reason": "it expired",
-        "action": "memline queue resume --provider openai --mode batch",
-    }

@@ -1,6 +1,6 @@
 import pytest
 
-from memline.shared.sources.folding import fold
+from memline.shared.note_names import fold
 
 
 @pytest.mark.parametrize(
