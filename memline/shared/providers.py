@@ -108,7 +108,7 @@ _VOYAGE_MODELS = (
 _TABLE = (
     Provider(
         name="openai",
-        embedder="memline.shared.embedders.openai.OpenAIEmbedder",
+        embedder="memline.shared.embedders.remote.OpenAIEmbedder",
         batch_hours=24,
         default_model="text-embedding-3-small",
         caps=RequestCaps(max_rows=2048, max_tokens=_OPENAI_MAX_TOKENS),
@@ -127,7 +127,7 @@ _TABLE = (
     ),
     Provider(
         name="gemini",
-        embedder="memline.shared.embedders.gemini.GeminiEmbedder",
+        embedder="memline.shared.embedders.remote.GeminiEmbedder",
         batch_hours=24,
         default_model="gemini-embedding-001",
         # 100 requests in one is documented and enforced. A free key has 30,000 tokens in a minute.
@@ -148,7 +148,7 @@ _TABLE = (
     ),
     Provider(
         name="voyage",
-        embedder="memline.shared.embedders.openai.VoyageEmbedder",
+        embedder="memline.shared.embedders.remote.VoyageEmbedder",
         batch_hours=12,
         default_model="voyage-4-large",
         caps=_voyage_caps(120_000),
@@ -166,7 +166,7 @@ _TABLE = (
     ),
     Provider(
         name="mistral",
-        embedder="memline.shared.embedders.openai.OpenAIEmbedder",
+        embedder="memline.shared.embedders.remote.OpenAIEmbedder",
         default_model="mistral-embed",
         # 16,384 tokens a request is enforced; half of it as above.
         caps=RequestCaps(max_rows=128, max_tokens=8192),
@@ -178,7 +178,7 @@ _TABLE = (
     ),
     Provider(
         name="ollama",
-        embedder="memline.shared.embedders.openai.OpenAIEmbedder",
+        embedder="memline.shared.embedders.remote.OpenAIEmbedder",
         default_model="nomic-embed-text",
         caps=RequestCaps(max_rows=256, max_tokens=_OPENAI_MAX_TOKENS),
         public_url="http://127.0.0.1:11434/v1",

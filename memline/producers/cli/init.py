@@ -19,7 +19,7 @@ from memline.producers.memory import Memory
 from memline.shared.config import config_file, environment
 from memline.shared.config.agents import is_same
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.local.engines import ENGINES
+from memline.shared.embedders.local.model_file import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.index import driver, ledger
 from memline.shared.providers import LOCAL, PROVIDERS

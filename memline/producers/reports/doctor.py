@@ -9,7 +9,6 @@ from memline.producers.reports.state import agent_state
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE
-from memline.shared.embedders.local.downloads import engine_report
 from memline.shared.errors import IndexFault
 from memline.shared.finding import OK, Finding, problem
 from memline.shared.findings.check import of_agent
@@ -62,9 +61,7 @@ def examine_agent(
         yield _ok(f"keyword search only: {choice.reason}", agent.agent)
     elif choice.identity and not codes & {"provider_fails", "provider_unusable", "fallback_active"}:
         is_asked = "asked for one vector" if deep else "not asked (memline doctor --deep)"
-        engine = engine_report(agent, choice.provider)
-        by = f" by {engine['version']}" if engine else ""
-        yield _ok(f"embeds with {choice.provider} {choice.model}{by}, {is_asked}", agent.agent)
+        yield _ok(f"embeds with {choice.provider} {choice.model}, {is_asked}", agent.agent)
 
 
 def _damage(agent: AgentSettings) -> Finding | None:

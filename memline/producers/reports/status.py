@@ -8,7 +8,6 @@ from typing import Any
 from memline.producers.reports.state import AgentState, state
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.local.downloads import engine_report
 from memline.shared.errors import IndexFault
 from memline.shared.finding import Finding
 from memline.shared.index import driver, ledger
@@ -85,7 +84,6 @@ def _status(now: AgentState) -> dict[str, Any]:
         "model": embeds.model,
         "requestedProvider": choice.requested,
         # What runs a local model, where one is configured.
-        "engine": engine_report(settings, choice.provider),
         "providerReason": choice.reason,
         "providerAction": choice.action,
         "sources": list(memory.sources),

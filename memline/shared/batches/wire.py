@@ -21,7 +21,7 @@ from urllib.parse import quote
 import msgspec
 
 from memline.shared.clock import Clock
-from memline.shared.embedders import gemini, openai
+from memline.shared.embedders import remote
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.http import HttpClient
 from memline.shared.embedders.provider_errors import redact_line
@@ -95,7 +95,7 @@ class OpenAI:
 
     def row(self, key: str, text: str) -> dict[str, Any]:
         """Make the row of a text."""
-        body = openai.request_body(self.identity, text)
+        body = remote.openai_request(self.identity, text)
         if self._endpoint.public:
             # Of others a refusal of it would look like a refusal of the text.
             body["encoding_format"] = "base64"
@@ -174,7 +174,7 @@ class OpenAI:
         data = as_list(body.get("data"))
         if len(data) != 1:
             raise self._broken("batch row", "a row has no vector")
-        return openai.values_of(as_dict(data[0]).get("embedding"))
+        return remote.openai_values(as_dict(data[0]).get("embedding"))
 
     def _job(self, raw: Any) -> Job:
         raw = as_dict(raw)
@@ -234,7 +234,7 @@ class Voyage(OpenAI):
         return {"custom_id": key, "body": {"input": text}}
 
     def _parameters(self) -> dict[str, Any]:
-        return {"request_params": openai.voyage_parameters(self.identity, as_query=False)}
+        return {"request_params": remote.voyage_parameters(self.identity, as_query=False)}
 
 
 class Gemini(OpenAI):
@@ -243,7 +243,7 @@ class Gemini(OpenAI):
     _cancel = ":cancel"
 
     def row(self, key: str, text: str) -> dict[str, Any]:
-        return {"key": key, "request": gemini.whole_request(self.identity, text)}
+        return {"key": key, "request": remote.gemini_row(self.identity, text)}
 
     def upload(self, file: IO[bytes], tag: str) -> str:
         # httpx makes forms alone, and Google takes two parts without names.
@@ -292,7 +292,7 @@ class Gemini(OpenAI):
         response = as_dict(row.get("response"))
         if failure := row.get("error") or response.get("error"):
             raise self._broken("batch row", _words(failure))
-        return gemini.values_of(response.get("embedding") or row.get("embedding"))
+        return remote.gemini_values(response.get("embedding") or row.get("embedding"))
 
     def _job(self, raw: Any) -> Job:
         raw = as_dict(raw)

@@ -178,8 +178,6 @@ class Request:
             self._outcome.used_tokens += call.paid * tokens
             if call.used_tokens:
                 self._outcome.used_tokens += call.used_tokens - tokens
-        if len(vectors) != len(texts):
-            raise ProviderBrokenAnswer(f"{counted(len(vectors), 'vector')} for {counted(len(texts), 'text')}")
         return vectors
 
     def _judge(self, first: int, end: int, failure: ProviderError) -> ProviderError | None:

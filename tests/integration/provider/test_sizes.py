@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from memline.shared.embedders.remote_embedder import RemoteEmbedder
+from memline.shared.embedders.remote import RemoteEmbedder
 from memline.shared.index.vectors import Backlog
 from memline.shared.queue import broker
 from memline.shared.queue.messages import (

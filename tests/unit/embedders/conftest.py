@@ -7,9 +7,7 @@ import pytest
 
 from memline.shared.config.schema import AgentSettings, ConfigFile, MemorySearch, ModelsBlock, Remote
 from memline.shared.embedders.choice import choose
-from memline.shared.embedders.gemini import GeminiEmbedder
-from memline.shared.embedders.openai import OpenAIEmbedder, VoyageEmbedder
-from memline.shared.embedders.remote_embedder import RemoteEmbedder
+from memline.shared.embedders.remote import GeminiEmbedder, OpenAIEmbedder, RemoteEmbedder, VoyageEmbedder
 from tests.support.clock import ManualClock
 from tests.support.embedding_server import EmbeddingServer
 

@@ -7,8 +7,8 @@ import pytest
 
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.http import HttpClient
-from memline.shared.embedders.openai import OpenAIEmbedder
 from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, counted_call
+from memline.shared.embedders.remote import OpenAIEmbedder
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from tests.support.clock import ManualClock
 from tests.support.embedding_server import EmbeddingServer

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from memline.shared.embedders.choice import choose
-from memline.shared.embedders.openai import values_of
-from memline.shared.embedders.remote_embedder import RemoteEmbedder
+from memline.shared.embedders.remote import RemoteEmbedder, openai_values
 from memline.shared.embedders.request import Request
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderStop, ProviderTooBig
 from memline.shared.providers import GEMINI_PROMPTS
@@ -176,10 +175,10 @@ def test_connections_are_kept(server, connect, monkeypatch):
 def test_base64_is_read_strictly():
     whole = bytes(range(256))
 
-    assert values_of(base64.b64encode(whole).decode()) == whole
+    assert openai_values(base64.b64encode(whole).decode()) == whole
     for broken in ("AAA", "AA AA=", "AAA=\n", "A-_A", "\ud800AAA", "====", "AA==AAAA"):
         with pytest.raises(ProviderBrokenAnswer, match="not base64"):
-            values_of(broken)
+            openai_values(broken)
 
 
 # Gemini.
@@ -215,9 +214,9 @@ def test_no_name_of_a_model_becomes_another_address(gemini, connect, model):
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ({}, "no `embeddings`"),
-        ([], "no `embeddings`"),
-        ({"embeddings": {}}, "not a list"),
+        ({}, "no list `embeddings`"),
+        ([], "no list `embeddings`"),
+        ({"embeddings": {}}, "no list `embeddings`"),
         ({"embeddings": [{"values": [1.0]}, {}]}, "a vector is missing"),
         ({"embeddings": [{"values": [1.0]}, None]}, "a vector is missing"),
         ({"embeddings": [{"values": [1.0]}, {"values": ["x"]}]}, "not a number"),

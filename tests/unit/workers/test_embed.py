@@ -116,7 +116,7 @@ def test_a_time_that_the_provider_asked_for_is_not_called_a_limit(context, ident
 def no_call(monkeypatch):
     """Fail where the provider is called."""
     monkeypatch.setattr(
-        "memline.shared.embedders.remote_embedder.RemoteEmbedder.embed_documents",
+        "memline.shared.embedders.remote.RemoteEmbedder.embed_documents",
         lambda *_: pytest.fail("the provider was asked"),
     )
 

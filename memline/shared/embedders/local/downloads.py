@@ -24,8 +24,7 @@ import msgspec
 
 from memline.shared.config import environment
 from memline.shared.config.schema import AgentSettings, Local
-from memline.shared.embedders.local.engines import ONNX, Engine, engine_of
-from memline.shared.embedders.local.model_file import ModelFile, check_content
+from memline.shared.embedders.local.model_file import ONNX, Engine, ModelFile, check_content, engine_of
 from memline.shared.embedders.local.onnx_files import COMPANIONS, TOKENIZER, WEIGHTS_SUFFIX
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from memline.shared.providers import LOCAL, PROVIDERS
@@ -299,20 +298,3 @@ def _check(path: Path, digest: str, name: str) -> None:
         text = f"the download of {name} is damaged: its SHA-256 is {actual}, not {digest}"
         raise ProviderStop(text, hint="memline index (it starts over)")
     check_content(path, beginning, "a model's", is_it=beginning.lstrip()[:1] not in (b"", b"<"))
-
-
-def engine_report(settings: AgentSettings, provider: str) -> dict[str, str] | None:
-    """Say what runs the local model, or what to install for it; None when no local model is configured."""
-    if LOCAL not in (provider, settings.memory.provider, settings.memory.fallback):
-        return None
-    engine = engine_named(configured(settings.memory.local))
-    if engine is None:
-        return None
-    missing = None if engine.is_installed else engine.not_installed()
-    return {
-        "name": engine.name,
-        "version": engine.version,
-        "kind": engine.kind,
-        "error": missing.message if missing else "",
-        "action": missing.hint if missing else "",
-    }

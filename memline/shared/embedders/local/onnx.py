@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from memline.shared.embedders.local.engines import ONNX
 from memline.shared.embedders.local.model import MAX_WINDOW_TOKENS, EmbeddingModel, Floats, pooled
+from memline.shared.embedders.local.model_file import ONNX
 from memline.shared.embedders.local.onnx_files import (
     TOKENIZER,
     has_layers_behind,

@@ -15,8 +15,8 @@ import pytest
 from memline.shared.config.schema import Local
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.choice import choose
-from memline.shared.embedders.local.engines import engine_of
 from memline.shared.embedders.local.model import LocalEmbedder, shared_model
+from memline.shared.embedders.local.model_file import engine_of
 from memline.shared.embedders.protocol import Identity, LateVector
 from memline.shared.errors import ProviderStop
 from tests.support.local_model import (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from memline.shared.embedders.local.downloads import engine_named
-from memline.shared.embedders.local.engines import LLAMA, ONNX, engine_of
+from memline.shared.embedders.local.model_file import LLAMA, ONNX, engine_of
 from memline.shared.embedders.local.onnx_files import max_tokens, pooling_of, read_head
 from memline.shared.errors import ProviderStop
 
