@@ -25,7 +25,7 @@ from memline.shared.finding import Finding, by_urgency, warning
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts
 from memline.shared.logs import Log
-from memline.shared.search.request import SearchRequest, filters_of
+from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer, Behind, Hit
 from memline.shared.sources.excerpt import Excerpt, read_file_excerpt
 from memline.shared.sources.paths import FileLocation
@@ -68,7 +68,7 @@ class QmdBackend(Builtin):
 
     def ask(self, request: SearchRequest, *, met: tuple[Finding, ...] = ()) -> Answer:
         # qmd does not know the filters of a question, nor what may be shown in a group.
-        if not request.query.strip() or filters_of(request):
+        if not request.query.strip() or request.is_limited:
             return super().ask(request, met=met)
         state = self._home.state
         reason, action = state.failure, state.action

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
 
 from memline.shared.config.schema import Hybrid
@@ -52,7 +52,7 @@ def fuse(
     settings: Hybrid,
 ) -> dict[int, float]:
     """Return what orders each chunk; `mode`: hybrid, keyword or vector."""
-    is_weighted, best = settings.fusion != "rrf", max(words.sums.values(), default=0.0) or 1.0
+    best = max(words.sums.values(), default=0.0) or 1.0
     shares = {each: said / best for each, said in words.sums.items()}
     near = {each: max(said, 0.0) for each, said in cosines.items()}
     wt, wv = float(mode == "keyword"), float(mode == "vector")
@@ -60,22 +60,21 @@ def fuse(
         both = settings.text_weight + settings.vector_weight
         wt, wv = (settings.text_weight, settings.vector_weight) if both else (1.0, 1.0)
     whole = wt + wv
-    if not is_weighted:
+    if settings.fusion == "rrf":
         near, shares = _reciprocal(near), _reciprocal(shares)
     elif near:
         wt *= (1.0 + max(map(words.coverage, words.rows), default=1.0)) / 2
-    if late and is_weighted:
-        top = max(late.values()) or 1.0
-        # A chunk without token vectors has its cosine in the place.
-        near = {each: LATE * (said + late.get(each, min(said, top)) / top) for each, said in near.items()}
-        whole += (2 * LATE - 1) * wv
-    most, named = max(near.values(), default=0.0), words.named if near else {}
-    fused = {}
+        if late:
+            top = max(late.values()) or 1.0
+            # A chunk without token vectors has its cosine in the place.
+            near = {each: LATE * (said + late.get(each, min(said, top)) / top) for each, said in near.items()}
+            whole += (2 * LATE - 1) * wv
+    most, fused = max(near.values(), default=0.0), dict[int, float]()
     for chunk_id in dict.fromkeys((*shares, *near, *lifts)):
         share = shares.get(chunk_id, 0.0)
         said = wt * share + wv * near.get(chunk_id, STAND_IN * most * share)
-        if chunk_id in named:
-            said += NAME_BESIDE * whole * min(1.0, named[chunk_id] / best)
+        if near:
+            said += NAME_BESIDE * whole * min(1.0, words.named.get(chunk_id, 0.0) / best)
         fused[chunk_id] = round(said / whole + lifts.get(chunk_id, 0.0), FINE)
     return fused
 
@@ -101,15 +100,11 @@ def diversify(pool: list[Row], scores: Mapping[int, float], weight: float) -> li
     span = best - min((scores[row.id] for row in pool), default=0.0) or 1.0
     token = re.compile(f"[{DENSE}]|[^\\W{DENSE}]+")
     words = {row.id: {*token.findall(row.text.lower())} for row in pool}
+    merits = {row.id: weight * (1.0 - (best - scores[row.id]) / span) for row in pool}
     likest, chosen = dict.fromkeys(words, 0.0), list[Row]()
-
-    def merit(row: Row) -> float:
-        relevance = 1.0 - (best - scores[row.id]) / span
-        return round(weight * relevance - (1 - weight) * likest[row.id], DECIMALS)
-
     while pool:
         # The first of the best: the pool is in order.
-        winner = max(pool, key=merit)
+        winner = max(pool, key=lambda row: round(merits[row.id] - (1 - weight) * likest[row.id], DECIMALS))
         pool.remove(winner)
         chosen.append(winner)
         for row in pool:
@@ -120,5 +115,5 @@ def diversify(pool: list[Row], scores: Mapping[int, float], weight: float) -> li
 
 
 def _reciprocal(scores: Mapping[int, float]) -> dict[int, float]:
-    best_first: Sequence[int] = sorted(scores, key=lambda each: (-scores[each], each))
+    best_first = sorted(scores, key=lambda each: (-scores[each], each))
     return {each: (RRF_K + 1) / (RRF_K + rank) for rank, each in enumerate(best_first, 1)}

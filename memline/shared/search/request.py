@@ -17,9 +17,6 @@ from memline.shared.sources.about import tag_key
 from memline.shared.sources.dates import Days, day_of_path, day_of_time, parse_bound
 from memline.shared.sources.paths import compile_pattern, is_private, is_storable
 
-#: The options that leave files out.
-FILTERS = ("source", "path", "exclude", "tag", "since", "until")
-
 _FILES = "SELECT id, path, source, mtime_ns FROM files ORDER BY id"
 _SAID_DAYS = (
     "SELECT id, path, day, first_day, last_day FROM files"
@@ -56,6 +53,17 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     #: ISO day of who asks, where that is another process than the one that answers; empty: its own.
     today: str = ""
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags that a note must have."""
+        return (self.tag,) if isinstance(self.tag, str) else self.tag
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether an option, or what the caller may see, leaves files out."""
+        options = (self.source, self.path, self.exclude, self.tag, self.since, self.until)
+        return any(options) or not self.private
+
 
 def search_request(query: str, *, private: bool = True, **options: Any) -> SearchRequest:
     """Make a request of the options that a caller gave: None is left out, and so is the source `all`.
@@ -63,33 +71,22 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
     Raises BadRequest for what is no option, or no value of one, and a MemlineError for one that is not valid
     Unicode.
     """
-    given = {name: each for name, each in options.items() if each is not None}
-    if given.get("source") == "all":
-        del given["source"]
+    options = {name: each for name, each in options.items() if each is not None}
+    if options.get("source") == "all":
+        del options["source"]
     try:
-        request = msgspec.convert({"query": query, "private": private, **given}, SearchRequest)
+        request = msgspec.convert({"query": query, "private": private, **options}, SearchRequest)
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at `$.")
         name = place.rstrip("`").partition("[")[0]
         raise BadRequest(f"{name or 'search'}: {what}", hint="memline search --help") from error
-    for text in (text for name in FILTERS for text in _texts(getattr(request, name))):
+    for text in (request.path, request.exclude, request.since, request.until, *request.tags):
         if not is_storable(text):
             raise not_utf_8(text)
-    for text in _texts(request.tag):
-        if not tag_key(text.strip(" ,")):
-            raise BadRequest(f"{text[:80]!r} is not a tag", hint="give a tag such as boat or boat/dinghy")
+    for tag in request.tags:
+        if not tag_key(tag.strip(" ,")):
+            raise BadRequest(f"{tag[:80]!r} is not a tag", hint="give a tag such as boat or boat/dinghy")
     return request
-
-
-def _texts(given: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Return the texts of an option that takes one or several."""
-    return (given,) if isinstance(given, str) else given
-
-
-def filters_of(request: SearchRequest) -> tuple[str, ...]:
-    """Name what leaves files out by what the request asks for."""
-    given = tuple(name for name in FILTERS if getattr(request, name))
-    return given if request.private else (*given, "access")
 
 
 def _matcher(glob: str) -> Callable[[str], bool]:
@@ -105,10 +102,11 @@ def _matcher(glob: str) -> Callable[[str], bool]:
 
 def from_workspace(request: SearchRequest, workspace: str) -> SearchRequest:
     """Return a request whose full paths below the workspace begin there: many commands show full paths."""
-    root = workspace.rstrip("/")
-    below = {name: getattr(request, name) for name in ("path", "exclude")}
-    changes = {name: glob[len(root) :] for name, glob in below.items() if glob.startswith(f"{root}/")}
-    return replace(request, **changes) if changes else request
+    root = f"{workspace.rstrip('/')}/"
+    path, exclude = (
+        glob[len(root) - 1 :] if glob.startswith(root) else glob for glob in (request.path, request.exclude)
+    )
+    return replace(request, path=path, exclude=exclude)
 
 
 def today_of(request: SearchRequest, now: float) -> date:
@@ -118,12 +116,9 @@ def today_of(request: SearchRequest, now: float) -> date:
 
 def day_bounds(request: SearchRequest, now: float) -> tuple[date, date]:
     """Return the first and last day that a search is limited to. Raises ConfigError for an invalid date."""
-    first, last, today = date.min, date.max, today_of(request, now)
-    if request.since:
-        first = parse_bound(request.since, today, option="--since")
-    if request.until:
-        last = parse_bound(request.until, today, option="--until", is_end=True)
-    return first, last
+    today, since, until = today_of(request, now), request.since, request.until
+    first = parse_bound(since, today, option="--since") if since else date.min
+    return first, parse_bound(until, today, option="--until", is_end=True) if until else date.max
 
 
 def files_within(
@@ -131,7 +126,10 @@ def files_within(
 ) -> list[int]:
     """List the ids of the files that pass, ascending; `sources` may be searched at all, all when empty."""
     is_wanted, is_unwanted = _matcher(request.path), _matcher(request.exclude)
-    files = dict[int, float]()
+    tagged = [files_of_tag(connection, tag_key(tag)) for tag in request.tags]
+    is_dated = bounds != (date.min, date.max)
+    days = _days_of_files(connection) if is_dated else {}
+    passing = []
     for file_id, path, source, mtime_ns in connection.execute(_FILES):
         name = normalize("NFC", path.lstrip("/"))
         if (
@@ -140,16 +138,14 @@ def files_within(
             and (request.private or not is_private(path))
             and (not request.path or is_wanted(name))
             and not (request.exclude and is_unwanted(name))
+            and all(file_id in each for each in tagged)
         ):
-            files[file_id] = mtime_ns / 1e9
-    for tag in filter(None, _texts(request.tag)):
-        tagged = files_of_tag(connection, tag_key(tag))
-        files = {file_id: seconds for file_id, seconds in files.items() if file_id in tagged}
-    if bounds == (date.min, date.max):
-        return [*files]
-    days = _days_of_files(connection)
-    of = {each: days.get(each) or (day_of_time(seconds),) * 2 for each, seconds in files.items()}
-    return [each for each, (first, last) in of.items() if last >= bounds[0] and first <= bounds[1]]
+            if is_dated:
+                first, last = days.get(file_id) or (day_of_time(mtime_ns / 1e9),) * 2
+                if last < bounds[0] or first > bounds[1]:
+                    continue
+            passing.append(file_id)
+    return passing
 
 
 def files_of_tag(connection: Connection, tag: str) -> set[int]:
@@ -166,8 +162,8 @@ def files_of_days(connection: Connection, days: Iterable[Days]) -> set[int]:
 
 def _days_of_files(connection: Connection) -> dict[int, tuple[date, date]]:
     """Return the first and last day of files by their messages, their front matter or their name."""
-    found = {}
+    days = {}
     for file_id, path, day, first, last in connection.execute(_SAID_DAYS):
         if said := date.fromisoformat(first or day) if first or day else day_of_path(path):
-            found[file_id] = said, date.fromisoformat(last) if first else said
-    return found
+            days[file_id] = said, date.fromisoformat(last) if first else said
+    return days

@@ -80,7 +80,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stale(self) -> bool:
-        """Say whether something on disk, or a vector, is not in the index yet."""
+        """Whether something on disk, or a vector, is not in the index yet."""
         return bool(self.behind.files or self.behind.vectors)
 
     @property

@@ -30,7 +30,7 @@ from memline.shared.search import fusion
 from memline.shared.search.matches import CHUNKS, Matches, Row
 from memline.shared.search.passages import WINDOW, Passage, matched, passages, snippet
 from memline.shared.search.question import Question, analyse
-from memline.shared.search.request import SearchRequest, day_bounds, files_within, filters_of, today_of
+from memline.shared.search.request import SearchRequest, day_bounds, files_within, today_of
 from memline.shared.search.results import Answer, Hit
 from memline.shared.search.scorer import lifts_of, score
 from memline.shared.search.search_index import Comparison, SearchIndex, chunks_of, vectors_of
@@ -92,7 +92,7 @@ def retrieve(
     with index.snapshot() as connection:
         active = identities.active(connection)
         # What was indexed while a source was switched on is not shown once it is off.
-        is_limited = filters_of(request) or (sources and ledger.has_others(connection, sources))
+        is_limited = request.is_limited or (sources and ledger.has_others(connection, sources))
         files = json_ids(files_within(connection, request, bounds, sources)) if is_limited else None
         compared = None if asked is None else _compared(index, active, *asked, findings)
         search = _Search(index.matches, question, settings, files, explain=request.explain)
