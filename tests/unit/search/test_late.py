@@ -92,16 +92,3 @@ def test_the_note_that_holds_the_words_together_comes_first(notes, index):
     assert late_of(together) == pytest.approx(1, abs=0.02)
     assert (late_of(scattered) or 0) < 0.8
     assert 0 <= scattered.score <= together.score <= 1
-
-
-def test_without_token_vectors_nothing_changes(notes, index):
-    notes.add("a.md", SCATTERED)
-    notes.add("b.md", TOGETHER)
-    notes.embed()
-    request = SearchRequest(query="boiler valve pressure", explain=True)
-    plain = list(retrieve(index, request, Query(), embedder=notes.vector).hits)
-    assert found(notes, index) == plain
-
-    notes.give_tokens("a.md", "b.md")
-
-    assert found(notes, index) != plain

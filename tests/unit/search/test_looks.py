@@ -45,14 +45,3 @@ def test_names_of_files_are_read_alike(notes, index, question):
     notes.add("other.md", "Other words.")
 
     assert ask(index, question).hits[0].path.startswith("会议")
-
-
-@pytest.mark.parametrize(
-    "heading", ["## Door code policy", "Door code policy\n---", "### Door code policy ###"]
-)
-def test_a_section_is_found_by_its_heading(notes, index, heading):
-    notes.add("MEMORY.md", f"# Long-term\n\n## Who I am\n\nOtto.\n\n{heading}\n\nHand it over by phone.\n")
-    for day in range(1, 10):
-        notes.add(f"2026-03-0{day}.md", f"# Log\n\nMail. Ignored per door code policy.\n\nPaid {day} euros.")
-
-    assert "MEMORY.md" in [hit.path for hit in ask(index, "door code policy", max_results=6).hits]

@@ -1,8 +1,6 @@
-import pytest
-
 from memline.shared.search.matches import Row
 from memline.shared.search.passages import passages
-from tests.unit.search.conftest import ask, paths
+from tests.unit.search.conftest import ask
 
 LINES = [f"{n} kestrels nest in the barn, as far as I know" for n in range(1, 101)]
 
@@ -40,10 +38,6 @@ def test_a_passage_is_a_chunk_and_a_half_at_most():
     assert cited((1, 45), (40, 90)) == [(1, 45), (40, 90)]
 
 
-def test_the_places_that_are_freed_go_to_others():
-    assert cited((1, 10), (9, 18), (40, 50), wanted=2) == [(1, 18), (40, 50)]
-
-
 def test_fewer_passages_are_a_prefix_of_more():
     spans = [(n * 7 % 90 + 1, n * 7 % 90 + 8) for n in range(60)]
     most = cited(*spans, wanted=30)
@@ -57,24 +51,6 @@ def test_chunks_of_other_files_and_pieces_of_one_line_stay_apart():
     ranked.append(row(3, 5, 5, path="b.md"))
 
     assert len(passages(ranked, wanted=9, max_tokens=600)) == 3
-
-
-@pytest.mark.parametrize(
-    "links",
-    [
-        "[book]: https://example.org/book\n[guide]: https://example.org/guide 'The book'",
-        "- [book](https://example.org/book)\n- [guide](guide.md)\n* [more](more.md)",
-        "https://example.org/book/guide\n<https://example.org/guide>",
-    ],
-)
-@pytest.mark.parametrize("question", ["reading list", "Reading list.md", "ERR_CONN_42 boat"])
-def test_a_note_of_links_is_found_as_any_other(notes, index, links, question):
-    notes.add("memory/Reading list.md", f"{links}\n<https://example.org/ERR_CONN_42>")
-    notes.add("memory/o.md", "# Habits\n\nReading, a list of reading, and lists. A boat, the boat.")
-    for number in range(8):
-        notes.add(f"memory/{number}.md", f"# Filler {number}\n\nSome words about cooking.")
-
-    assert paths(index, question)[0] == "memory/Reading list.md"
 
 
 def test_a_search_cites_neighbours_once(notes, index):

@@ -134,21 +134,6 @@ def test_json_has_every_key_of_the_contract(notes, index):
     }
 
 
-def test_a_citation_names_the_lines_that_are_shown(notes, index):
-    lines = [f"| row {number} | plain words of a table |" for number in range(60)]
-    lines[20] = "| kestrel | the row that answers |"
-    notes.add("a.md", "\n".join(lines))
-    notes.add("b.md", "Redis.")
-
-    (hit,) = ask(index, "kestrel").hits
-
-    first, last = map(int, hit.citation.partition("#L")[2].split("-L"))
-    assert (hit.start_line, hit.end_line) == (1, 44)
-    assert 1 < first <= 21 <= last < 44
-    assert hit.snippet == "\n".join(lines[first - 1 : last])
-    assert ask(index, "redis").hits[0].citation == "b.md#L1"
-
-
 def test_explain_has_terms_sum_cosine_late_and_rank(notes, index):
     notes.add("memory/kestrel.md", "Kestrels nest in the old barn.")
     notes.embed()
@@ -276,18 +261,6 @@ def test_missing_words_are_named_and_said(notes, index, question, missing, notic
     assert answer.notice.endswith(notice) and bool(answer.notice) == bool(notice)
 
 
-def test_in_hybrid_an_id_comes_first_and_one_means_the_same(notes, index):
-    for n in range(20):
-        notes.add(f"memory/often-{n}.md", f"deploy deploy deploy {n}")
-    notes.add("memory/id.md", f"{'word ' * 150} the deploy of b3b9895a was rolled back {'word ' * 150}")
-    notes.embed()
-
-    first, *others = ask(index, "deploy deploy b3b9895a", embedder=notes.vector).hits
-
-    assert (first.path, first.text_score) == ("memory/id.md", 1.0)
-    assert first.score < 1.0 and all(hit.text_score < 1 for hit in others)
-
-
 def test_equal_texts_stand_once_with_where_else_they_stand(notes, index):
     for name in ("c", "a", "d/b"):
         notes.add(f"memory/{name}.md", "The standup moved to nine.")
@@ -298,18 +271,6 @@ def test_equal_texts_stand_once_with_where_else_they_stand(notes, index):
 
     assert found() == [("memory/a.md", ("memory/c.md", "memory/d/b.md")), ("memory/other.md", ())]
     assert found(path="memory/d/*") == [("memory/d/b.md", ())]
-
-
-def test_scores_fall_with_the_order_and_can_be_told_apart(notes, index):
-    for number in range(30):
-        filler = " ".join(f"word{each}" for each in range(number))
-        more = f"{'barn' * (number % 2)} {'nest' * (number % 3 == 0)}"
-        notes.add(f"memory/{number:02}.md", f"kestrel {filler} {more}")
-
-    scores = [hit.score for hit in ask(index, "kestrel barn nest", max_results=30).hits]
-
-    assert scores == sorted(scores, reverse=True)
-    assert len(set(scores)) == len(scores) > 20
 
 
 def test_the_title_of_the_page_stands_with_the_hit_and_front_matter_stays_out(notes, index):

@@ -1,103 +1,63 @@
-from __future__ import annotations
+"""What an answerer knows of the index and of the model, from one question to the next."""
 
 from contextlib import closing
 from types import SimpleNamespace
-from typing import Any, cast
 
-import pytest
-
-from memline.shared.config.schema import AgentSettings, MemorySearch
+from memline.shared.config.schema import AgentSettings
 from memline.shared.findings.answerer import Answerer
 from memline.shared.scheduling import questions
 from memline.shared.search.request import SearchRequest
 from memline.shared.sync.staleness import DiskState
 from tests.support.fake_embedder import FakeEmbedder
 
+REQUEST = SearchRequest(query="redis")
 
-def without_provider(notes, folder):
-    return AgentSettings(
-        agent="main",
-        workspace=folder,
-        index_path=notes.path,
-        state_dir=folder,
-        memory=MemorySearch(provider="none"),
-    )
+
+def answerer(notes, folder, **options):
+    settings = AgentSettings(agent="main", workspace=folder, index_path=notes.path, state_dir=folder)
+    return closing(Answerer(settings, **options))
 
 
 def test_a_search_sees_every_change_of_the_index(notes, tmp_path):
-    settings = without_provider(notes, tmp_path)
     notes.add("memory/a.md", "redis")
-    memory = Answerer(settings, long_lived=True)
-    request = SearchRequest(query="redis")
-
-    first, again = memory.ask(request), memory.ask(request)
-    notes.add("memory/b.md", "redis as well")
-    changed = memory.ask(request)
-    behind = memory.ask(request, DiskState(files_behind=1))
-    memory.close()
+    with answerer(notes, tmp_path, long_lived=True) as memory:
+        first, again = memory.ask(REQUEST), memory.ask(REQUEST)
+        notes.add("memory/b.md", "redis as well")
+        changed = memory.ask(REQUEST)
+        behind = memory.ask(REQUEST, DiskState(files_behind=1))
 
     assert again == first
     assert [hit.path for hit in changed.hits] == ["memory/a.md", "memory/b.md"]
     assert behind.stale and not changed.stale
 
 
-class Choices:
-    """Builds the fake embedder of any identity, and switches the model while a question is embedded."""
-
-    def __init__(self, notes):
-        self.notes = notes
-        self.asked = []
-        #: Names of models that the writer switches to, one at each question.
-        self.switches = []
-        self.requested, self.identity = "openai", FakeEmbedder(dims=32, model="unused").identity
-        self.provider, self.model, self.reason, self.action = "openai", "unused", "", ""
-        self.fallback_from = self.base_url = ""
-
-    def for_identity(self, _settings, identity, _base_url):
-        return SimpleNamespace(
-            identity=identity,
-            provider="fake",
-            fallback_from="",
-            mark="",
-            build=lambda **_: Switching(identity.model, self),
-        )
-
-
-class Switching(FakeEmbedder):
-    def __init__(self, model, choices):
-        super().__init__(dims=32, model=model)
-        self.choices = choices
-
-    def embed_query(self, text, *, timeout_s):
-        self.choices.asked.append(self.identity.model)
-        if self.choices.switches:
-            self.choices.notes.embedder = FakeEmbedder(dims=32, model=self.choices.switches.pop(0))
-            self.choices.notes.embed()
-        return super().embed_query(text, timeout_s=timeout_s)
-
-
-@pytest.fixture
-def choices(notes, monkeypatch):
-    choices = Choices(notes)
-    monkeypatch.setattr(questions, "choose_for_identity", choices.for_identity)
-    return choices
-
-
-def search_of(notes, choices, tmp_path):
-    settings = AgentSettings(agent="main", workspace=tmp_path, index_path=notes.path, state_dir=tmp_path)
-    return Answerer(settings, choice=cast(Any, choices))
-
-
-def test_a_model_that_is_switched_meanwhile_leaves_keyword_hits_and_a_word(notes, choices, tmp_path):
+def test_a_model_that_is_switched_meanwhile_leaves_keyword_hits_and_a_word(notes, tmp_path, monkeypatch):
     notes.add("memory/a.md", "Redis.")
     notes.embed()
-    choices.switches = ["other"]
+    asked = []
 
-    with closing(search_of(notes, choices, tmp_path)) as search:
-        answer = search.ask(SearchRequest(query="redis"))
-        again = search.ask(SearchRequest(query="redis"))
+    class Switching(FakeEmbedder):
+        """Switches the model of the index while the first question is embedded."""
 
-    assert choices.asked == ["fake", "other"]
+        def embed_query(self, text, *, timeout_s):
+            asked.append(self.identity.model)
+            if len(asked) == 1:
+                notes.embedder = FakeEmbedder(dims=32, model="other")
+                notes.embed()
+            return super().embed_query(text, timeout_s=timeout_s)
+
+    def choose(_settings, identity, _base_url):
+        build = lambda **_: Switching(dims=32, model=identity.model)  # noqa: E731
+        return SimpleNamespace(identity=identity, provider="fake", fallback_from="", mark="", build=build)
+
+    monkeypatch.setattr(questions, "choose_for_identity", choose)
+    texts = dict.fromkeys(("provider", "model", "reason", "action", "fallback_from", "base_url"), "unused")
+    unused = FakeEmbedder(dims=32, model="unused").identity
+    choice = SimpleNamespace(requested="openai", identity=unused, **texts | {"fallback_from": ""})
+    with answerer(notes, tmp_path, choice=choice) as search:
+        answer, again = search.ask(REQUEST), search.ask(REQUEST)
+
+    assert asked == ["fake", "other"]
     assert (answer.mode, len(answer.hits)) == ("keyword", 1)
     assert any("changed meanwhile" in each.what for each in answer.findings)
     # The vector is the one of the model that answers: the note is its own nearest.

@@ -21,21 +21,6 @@ def filled(notes):
     return notes
 
 
-class Ways:
-    """The same index, opened so that each backend is used."""
-
-    def __init__(self, opened):
-        self._opened = opened
-
-    def open(self, way):
-        return self._opened(long_lived=way == "matrix")
-
-
-@pytest.fixture
-def ways(opened):
-    return Ways(opened)
-
-
 def way_of(index, notes):
     with index.snapshot():
         chosen = index.comparison(notes.active, notes.question("x"))
@@ -57,12 +42,12 @@ QUESTIONS: list[tuple[str, dict[str, str]]] = [
 
 
 @needs_vec
-def test_both_backends_give_the_same_hits(filled, ways):
-    by_matrix = ways.open("matrix")
+def test_both_backends_give_the_same_hits(filled, opened):
+    by_matrix = opened(long_lived=True)
     expected = [ask(by_matrix, filled, question, **options) for question, options in QUESTIONS]
     assert way_of(by_matrix, filled) == "matrix"
 
-    other = ways.open("sqlite-vec")
+    other = opened()
     found = [ask(other, filled, question, **options) for question, options in QUESTIONS]
 
     assert way_of(other, filled) == "sqlite-vec"
@@ -77,9 +62,9 @@ def test_both_backends_give_the_same_hits(filled, ways):
 
 
 @needs_vec
-@pytest.mark.parametrize("way", ["sqlite-vec", "matrix"])
-def test_a_filter_comes_before_the_best_are_chosen(filled, ways, way):
-    index = ways.open(way)
+@pytest.mark.parametrize("long_lived", [False, True])
+def test_a_filter_comes_before_the_best_are_chosen(filled, opened, long_lived):
+    index = opened(long_lived=long_lived)
     active = filled.active
 
     with index.snapshot() as connection:
@@ -90,29 +75,3 @@ def test_a_filter_comes_before_the_best_are_chosen(filled, ways, way):
 
     assert len(at_home) == 5
     assert {found[0] for found in at_home} != {found[0] for found in everywhere}
-
-
-@needs_vec
-@pytest.mark.parametrize("way", ["sqlite-vec", "matrix"])
-def test_a_text_in_two_files_is_a_hit_in_both(filled, ways, way):
-    hits = ask(ways.open(way), filled, "note 7 " + " ".join(WORDS[(7 * step) % 12] for step in (1, 5, 7)))
-
-    assert {"memory/work/07.md", "memory/work/copy.md"} <= {
-        path for hit in hits[:4] for path in (hit.path, *hit.also_in)
-    }
-
-
-@needs_vec
-def test_a_hit_of_the_keyword_retriever_alone_gets_its_true_cosine(filled, ways):
-    index = ways.open("sqlite-vec")
-    query = filled.question("nothing of the kind")
-    active = filled.active
-
-    with index.snapshot():
-        backend = index.comparison(active, query)
-        everything = dict(backend.top(4_096, None))
-        some = list(everything)[-3:]
-
-        looked_up = backend.cosines(some)
-
-    assert looked_up == pytest.approx({one: everything[one] for one in some}, abs=1e-6)
