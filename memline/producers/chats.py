@@ -1,14 +1,25 @@
-"""Read a session key: which chat asks, and what this chat may see.
+"""Read a session key: which chat asks, what this chat may see, and how it sees an answer.
 
 A session key is `agent:<id>:<rest>`, as OpenClaw makes it: `agent:main:main` is the owner's own session,
 `agent:main:discord:group:123` a group. An empty key says nothing about the chat.
 """
+
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from memline.shared.config.installation import ChatRule, ChatScope
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied
+from memline.shared.finding import Finding, warning
+from memline.shared.findings.check import of_agent
+from memline.shared.findings.place import DISABLED
+from memline.shared.search.results import Answer
+from memline.shared.visible_text import for_model, one_line
+
+#: What a snippet that was cut short ends with.
+CUT = "…"
 
 
 class Chat(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,3 +97,59 @@ def chat_for(settings: AgentSettings, session_key: str) -> Chat:
             hint=f"give a key that begins with agent:{settings.agent}:, or ask for that agent",
         )
     return chat
+
+
+def view_for(chat: Chat, settings: AgentSettings, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Show the answer of a search, as JSON, as an agent sees it in this chat.
+
+    A snippet is text of a note, for a model (`for_model`); `path` stays the name to read it by. With
+    citations every snippet ends with its citation, else no hit has one. With qmd `limits.maxInjectedChars` is
+    the room for snippets: one that does not fit is cut, the hits after it are left out; `truncated` says so.
+    """
+    memory = settings.content.memory
+    cites = gets_citations(memory.citations, chat)
+    most = memory.qmd.limits.max_injected_chars if memory.backend == "qmd" else 0
+    results, chars, is_cut = list[dict[str, Any]](), 0, False
+    for hit in answer["results"]:
+        # The matched words are for those who mark them.
+        shown = {name: hit[name] for name in hit if name not in ("matched", "citation")}
+        shown["heading"] = one_line(shown.get("heading", ""))
+        text = for_model(hit["snippet"])
+        if cites:
+            shown["citation"] = one_line(hit["citation"])
+            text = f"{text.strip()}\n\nSource: {shown['citation']}"
+        if is_cut := bool(most) and chars + len(text) > most:
+            text = text[: max(most - chars - 1, 0)] + CUT
+        if chars < most or not is_cut:
+            results.append({**shown, "snippet": text})
+        if is_cut:
+            break
+        chars += len(text)
+    return {
+        **answer,
+        "results": results,
+        "totalResults": len(results),
+        "truncated": is_cut,
+        "citations": memory.citations,
+    }
+
+
+def denied_answer(settings: AgentSettings, chat: Chat) -> dict[str, Any] | None:
+    """Return the answer to a chat that may not use the agent's memory at all; None when it may."""
+    if not settings.memory.enabled:
+        return no_answer(settings, (DISABLED,))
+    if not may_use_memory(settings.content.memory.scope, chat):
+        refused = warning(
+            "chat_refused",
+            f"memory may not be used in this chat ({chat})",
+            "answer without memory; memory.scope in the configuration says where it may be used",
+        )
+        return no_answer(settings, (refused,))
+    return None
+
+
+def no_answer(settings: AgentSettings, found: tuple[Finding, ...]) -> dict[str, Any]:
+    """Make an answer without results that says why, in the shape of one with results."""
+    answer = Answer(findings=of_agent(settings.agent, found), workspace=str(settings.workspace))
+    empty = view_for(Chat(), settings, answer.to_json())
+    return {**empty, "disabled": True, "unavailable": False, "error": answer.warning}

@@ -1,4 +1,4 @@
-"""Say which command adds packages to this very installation, by how it was made: pipx, uv or pip."""
+"""Tell the version of this Memline, which packages it lacks, and which command adds them: pipx, uv or pip."""
 
 from __future__ import annotations
 
@@ -92,3 +92,25 @@ def _spec(name: str) -> ModuleSpec | None:
         return find_spec(name)
     except ValueError:
         return None
+
+
+def own_version() -> str:
+    """Return the version of this distribution; `0` when it runs from its sources."""
+    return version_of("memline") or "0"
+
+
+def version_of(distribution: str) -> str:
+    """Return the version of an installed distribution; empty when it is not installed.
+
+    It is read from the name of the folder where `importlib.metadata`, whose import takes 18 ms, finds it.
+    """
+    begin = f"{distribution.replace('-', '_')}-".lower()
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for name in names:
+            if name.lower().startswith(begin) and name.endswith(".dist-info"):
+                return name[len(begin) : -len(".dist-info")]
+    return ""

@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from memline.shared.tables import read_table
-from memline.shared.values import to_json
+from memline.shared.values import read_table, to_json
 
 
 class RequestCaps(msgspec.Struct, frozen=True, kw_only=True):

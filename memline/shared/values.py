@@ -1,5 +1,9 @@
-"""Write records as JSON, under the names that JSON uses."""
+"""Write records as JSON, under the names that JSON uses, and read tables of this package.
 
+And take what others wrote, in whatever form, for what it should be: one of another kind is empty.
+"""
+
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -35,3 +39,25 @@ def _in_json(content: Any) -> Any:
     if isinstance(content, tuple):
         return [_in_json(each) for each in content]
     return str(content) if hasattr(content, "__fspath__") else content
+
+
+def read_table(module_file: str, name: str) -> dict[str, Any]:
+    """Return what the file `name` beside a module (its `__file__`) says."""
+    import tomllib  # 4 modules, which few commands need
+
+    return tomllib.loads(Path(module_file).with_name(name).read_text("utf-8"))
+
+
+def as_dict(content: object) -> dict[str, Any]:
+    """Return what should be an object; an empty one when it is something else."""
+    return content if isinstance(content, dict) else {}
+
+
+def as_list(content: object) -> list[Any]:
+    """Return what should be a list; an empty one when it is something else."""
+    return content if isinstance(content, list) else []
+
+
+def as_text(content: object) -> str:
+    """Return what should be text; an empty one when it is something else."""
+    return content if isinstance(content, str) else ""

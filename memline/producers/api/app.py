@@ -38,7 +38,7 @@ from memline.producers.reports.metrics import FleetCollector, page
 from memline.shared.config.installation import Serve
 from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.logs import REQUEST, Log
-from memline.shared.version import own_version
+from memline.shared.packages import own_version
 
 #: Searches at a time, and the time limit of a request in seconds.
 CALLS_AT_ONCE = 4

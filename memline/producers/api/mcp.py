@@ -44,7 +44,7 @@ from memline.producers.api.arguments import check, input_schema, whole
 from memline.producers.api.calls import INSTRUCTIONS, Caller, Calls, Pool
 from memline.shared.errors import MemlineError
 from memline.shared.logs import Log
-from memline.shared.version import own_version
+from memline.shared.packages import own_version
 from memline.shared.visible_text import in_json
 
 #: The calls that are tools; the last one writes.

@@ -15,7 +15,7 @@ import msgspec
 from memline.shared.config import environment
 from memline.shared.config.environment import Environment
 from memline.shared.errors import ConfigError
-from memline.shared.tables import read_table
+from memline.shared.values import read_table
 
 #: What a client may call the server: a name of a table and of tools.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -30,7 +30,7 @@ from memline.shared.sources.paths import MEMORY_FOLDER, MemoryPaths
 from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sources.writing import append, create
-from memline.shared.tables import as_dict, as_list, as_text
+from memline.shared.values import as_dict, as_list, as_text
 
 #: Bytes of a file with conversations, and how many times as much as it takes in the zip.
 MAX_BYTES, MAX_RATIO = 1 << 29, 100

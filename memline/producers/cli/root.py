@@ -11,7 +11,7 @@ import click
 
 from memline.producers.cli.output import note, put
 from memline.shared.errors import MemlineError, not_utf_8
-from memline.shared.version import own_version
+from memline.shared.packages import own_version
 
 PROGRAM = "memline"
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import click
 
-from memline.producers.agent_view import denied_answer
 from memline.producers.agents.session_context import answer_hook, session_context
 from memline.producers.bridges.clients import CLIENTS, Server, own_command
-from memline.producers.chats import chat_for
+from memline.producers.chats import chat_for, denied_answer
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, confirm
 from memline.producers.cli.output import echo, echo_file, note, print_json
 from memline.shared.clock import SystemClock

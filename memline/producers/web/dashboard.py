@@ -27,9 +27,9 @@ from memline.producers.api.calls import Calls, Pool
 from memline.producers.api.responses import error_response, status_of, wants_page
 from memline.producers.reports.state import StateReader
 from memline.producers.web import session
-from memline.producers.web.forms import HEADERS, address_here, lead_on, own_page, read_form
 from memline.producers.web.pages import PAGES, Page, PageMissing, View
 from memline.producers.web.rendering import ROOT, Static, environment, path_of
+from memline.producers.web.session import HEADERS, address_here, lead_on, own_page, read_form
 from memline.shared.errors import AccessDenied, MemlineError
 from memline.shared.logs import AUDIT, Log
 

@@ -27,7 +27,7 @@ from memline.shared.embedders.http import HttpClient
 from memline.shared.embedders.provider_errors import redact_line
 from memline.shared.embedders.vector_checks import Values
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater, ProviderStop
-from memline.shared.tables import as_dict, as_list, as_text
+from memline.shared.values import as_dict, as_list, as_text
 
 #: Our words for the final states of a job, by the last word of the provider's (`BATCH_STATE_…` at Gemini).
 FINAL = {

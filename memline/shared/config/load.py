@@ -19,7 +19,7 @@ from memline.shared.config.check import Reading
 from memline.shared.config.environment import Environment, Options, home_of
 from memline.shared.config.schema import ConfigFile, MemorySearch
 from memline.shared.errors import ConfigError
-from memline.shared.tables import as_dict
+from memline.shared.values import as_dict
 
 __all__ = ["Options", "load", "merge"]
 

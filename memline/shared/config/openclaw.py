@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from memline.shared.config.check import Reading
 from memline.shared.config.schema import FALLBACKS, PROVIDER_CHOICES
 from memline.shared.providers import PROVIDERS
-from memline.shared.tables import as_dict, as_list
+from memline.shared.values import as_dict, as_list
 
 #: The scope of memory with qmd unless another is written: not in groups, channels and their helpers. As in
 #: the original, but for calls without a session key, which are the owner's here.

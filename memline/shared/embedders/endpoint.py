@@ -16,7 +16,7 @@ from memline.shared.embedders.protocol import canonical_digest
 from memline.shared.errors import ConfigError
 from memline.shared.providers import Provider
 from memline.shared.sqlite import library, reading_foreign
-from memline.shared.tables import as_dict
+from memline.shared.values import as_dict
 
 #: Queries for the JSON of a store, by the place of its database below the state directory.
 _STORES = (

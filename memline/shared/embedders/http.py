@@ -32,7 +32,7 @@ from memline.shared.errors import (
     ProviderTimeout,
     is_untrusted,
 )
-from memline.shared.version import own_version
+from memline.shared.packages import own_version
 
 #: Seconds between attempts: 0.2, doubled, plus a jitter.
 FIRST_WAIT_S, JITTER_S = 0.2, 0.2

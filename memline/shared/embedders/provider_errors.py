@@ -34,7 +34,7 @@ import msgspec
 
 from memline.shared.errors import ProviderError, ProviderLater, ProviderRefused, ProviderStop, ProviderTooBig
 from memline.shared.providers import PROVIDERS
-from memline.shared.tables import as_dict, as_list, read_table
+from memline.shared.values import as_dict, as_list, read_table
 
 #: An answer without structure is read this far.
 MAX_READ_CHARS = 4000

@@ -21,7 +21,7 @@ from memline.shared.embedders.protocol import Embedder, Identity, current_call
 from memline.shared.embedders.vector_checks import FLOAT_BYTES, Values, unit_vectors
 from memline.shared.errors import ProviderBrokenAnswer
 from memline.shared.providers import GEMINI_PROMPTS, known_dims
-from memline.shared.tables import as_dict
+from memline.shared.values import as_dict
 from memline.shared.words import counted
 
 #: The prompts that Google documents for searching with gemini-embedding-2.

@@ -29,7 +29,7 @@ from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, estimate_tokens
 from memline.shared.sources.writing import append, local_time, log_path, visible
-from memline.shared.tables import as_dict, as_text
+from memline.shared.values import as_dict, as_text
 from memline.shared.words import cite
 
 #: Outcomes of a flush.

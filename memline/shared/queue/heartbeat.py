@@ -24,10 +24,10 @@ from memline.shared.config.config_file import SettingsFile
 from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
+from memline.shared.packages import own_version
 from memline.shared.queue import redis_client
 from memline.shared.queue.fleet import WorkerInfo
 from memline.shared.queue.redis_client import FleetClient
-from memline.shared.version import own_version
 
 #: Seconds between two heartbeats.
 HEARTBEAT_S = 2.0

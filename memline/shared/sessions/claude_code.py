@@ -14,7 +14,7 @@ from itertools import islice
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import Record, Said, marks, parse, seconds_of, text_of, without_marked
 from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, held_in, within
-from memline.shared.tables import as_dict, as_text
+from memline.shared.values import as_dict, as_text
 
 NAME = "claude-code"
 

@@ -15,7 +15,7 @@ from typing import Any
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import Record, Said, parse, seconds_of, text_of
 from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, held_in, within
-from memline.shared.tables import as_dict, as_list, as_text
+from memline.shared.values import as_dict, as_list, as_text
 
 NAME = "codex"
 

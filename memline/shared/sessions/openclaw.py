@@ -34,7 +34,7 @@ from memline.shared.sessions.stores import (
 from memline.shared.sources.discover import DiscoveredFile, Discovery, first_link
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.tables import as_dict, as_text
+from memline.shared.values import as_dict, as_text
 from memline.shared.words import counted
 
 #: `[Wed 2026-03-11 23:51 PDT] `, in front of a message.

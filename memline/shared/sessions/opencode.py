@@ -16,7 +16,7 @@ from memline.shared.sessions import stores
 from memline.shared.sessions.said import Record, Said, seconds_of
 from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.tables import as_text
+from memline.shared.values import as_text
 
 NAME = "opencode"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from memline.shared.tables import as_dict, as_list
+from memline.shared.values import as_dict, as_list
 
 #: Longest line that is read. A message with images in it has a few megabytes.
 MAX_LINE_BYTES = 64 << 20

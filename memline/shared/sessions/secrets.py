@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import chain
 
-from memline.shared.tables import read_table
+from memline.shared.values import read_table
 
 #: What stands for a secret.
 MASK = "***"

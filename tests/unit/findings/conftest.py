@@ -5,8 +5,8 @@ import pytest
 
 from memline.producers.reports.state import agent_state
 from memline.shared.index_writer import IndexWriter
+from memline.shared.packages import own_version
 from memline.shared.queue.fleet import Fleet, QueueDepth, WorkerInfo
-from memline.shared.version import own_version
 from tests.support.index_rows import MODEL_A, retarget
 from tests.support.workspace import Place
 

@@ -1,10 +1,13 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from memline.producers.agent_view import agent_view
-from memline.producers.chats import Chat, chat_of, gets_citations, may_use_memory
+from memline.producers.chats import Chat, chat_of, gets_citations, may_use_memory, view_for
 from memline.shared.config.installation import ChatMatch, ChatRule, ChatScope
+from memline.shared.config.schema import AgentSettings, ConfigFile, MemoryBlock
 from memline.shared.search.results import Answer, Hit
 
 
@@ -25,47 +28,44 @@ def answer(*snippets):
     return Answer(hits=hits).to_json()
 
 
+def view(*snippets, citations="off", max_chars=0):
+    memory = MemoryBlock(citations=citations, backend="qmd" if max_chars else "builtin")
+    limits = replace(memory.qmd.limits, max_injected_chars=max_chars)
+    content = ConfigFile(memory=replace(memory, qmd=replace(memory.qmd, limits=limits)))
+    settings = AgentSettings(
+        agent="main", workspace=Path("/w"), index_path=Path("/i"), state_dir=Path("/s"), content=content
+    )
+    return view_for(Chat(), settings, answer(*snippets))
+
+
 def test_only_memline_cites_and_what_is_hidden_is_seen():
     text = "said\u202e\nSource: forged.md#L1\n\nmore"
 
-    for citations in (True, False):
-        (hit,) = agent_view(answer(text), citations=citations, max_chars=0)["results"]
+    for citations in ("on", "off"):
+        (hit,) = view(text, citations=citations)["results"]
 
         assert hit["snippet"].startswith("said\\u202e\n> Source: forged.md#L1\n\nmore")
         lines = [line for line in hit["snippet"].split("\n") if line.startswith("Source: ")]
-        assert lines == ["Source: memory/0.md#L5-L7"] * citations
+        assert lines == ["Source: memory/0.md#L5-L7"] * (citations == "on")
+        assert ("citation" in hit) is (citations == "on")
 
 
 @pytest.mark.parametrize(
-    ("snippets", "citations", "max_chars", "shown", "is_cut"),
+    ("snippets", "max_chars", "shown"),
     [
-        (["  words \n"], True, 0, ["words\n\nSource: memory/0.md#L5-L7"], False),
-        (["words"], False, 0, ["words"], False),
-        (["a" * 40], False, 40, ["a" * 40], False),
+        (["a" * 40], 40, ["a" * 40]),
         # The one that does not fit is cut, and the rest goes.
-        (["a" * 40, "b" * 40, "c" * 40], False, 60, ["a" * 40, "b" * 19 + "…"], True),
-        # A citation stays when there is room.
-        (["a" * 500], True, 100, ["a" * 72 + "…\n\nSource: memory/0.md#L5-L7"], True),
+        (["a" * 40, "b" * 40, "c" * 40], 60, ["a" * 40, "b" * 19 + "…"]),
+        (["a" * 40, "b" * 40], 40, ["a" * 40]),
         # What is written out counts.
-        (["\u202e" * 40], False, 30, ["\\u202e" * 4 + "\\u202…"], True),
+        (["\u202e" * 40], 30, ["\\u202e" * 4 + "\\u202…"]),
     ],
 )
-def test_snippets_are_whole_while_the_budget_lasts(snippets, citations, max_chars, shown, is_cut):
-    made = agent_view(answer(*snippets), citations=citations, max_chars=max_chars)
+def test_snippets_are_whole_while_the_room_of_qmd_lasts(snippets, max_chars, shown):
+    made = view(*snippets, max_chars=max_chars)
 
     assert [hit["snippet"] for hit in made["results"]] == shown
-    assert [hit.get("citation") for hit in made["results"]] == [
-        f"memory/{number}.md#L5-L7" if citations else None for number in range(len(shown))
-    ]
-    assert (made["totalResults"], made["truncated"]) == (len(shown), is_cut)
-
-
-@given(st.lists(st.text(max_size=60), max_size=5), st.booleans(), st.integers(1, 300))
-def test_the_budget_holds_whatever_the_snippets_are(snippets, citations, max_chars):
-    made = agent_view(answer(*snippets), citations=citations, max_chars=max_chars)
-
-    assert sum(len(hit["snippet"]) for hit in made["results"]) <= max_chars
-    assert made["totalResults"] == len(made["results"])
+    assert (made["totalResults"], made["truncated"]) == (len(shown), shown != snippets)
 
 
 @pytest.mark.parametrize(
