@@ -15,6 +15,7 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling.budget import NO_PRICE, QUESTIONS, TEXTS_SHARE, Budget, Charge, spent
 from memline.shared.scheduling.embed_results import Usage
+from memline.shared.sources.tokens import estimate_tokens
 from tests.support.clock import ManualClock
 from tests.support.index_rows import MODEL_A, answer, fail, file_row, retarget
 
@@ -24,6 +25,9 @@ UNKNOWN = Charge(identity=Identity(provider="openai", model="m", endpoint="elsew
 CAPS = RequestCaps(max_rows=2, max_tokens=1000)
 NOW = 1_750_000_000.0
 DAY = "2025-06-15"
+
+#: Tokens of each text of the index.
+TEXT_TOKENS = estimate_tokens("text number 00")
 
 
 @pytest.fixture
@@ -99,18 +103,17 @@ def test_processes_that_count_together_never_pass_a_limit_also_when_they_are_kil
         child.join()
 
     assert [child.exitcode for child in children] == [-signal.SIGKILL] * 4
-    # All that fits, and not a token more; what each had begun when it was killed is not there.
+    # All that fits, and not a token more.
     assert today(file)["tokens"] == 945
 
 
 def spend_and_die(path):
-    """Spend until nothing is left; then be killed in the middle of a transaction."""
+    """Spend until nothing is left; then be killed while the file is held."""
     file = AccountFile(path)
     mine = Budget(file, Ceilings(max_tokens_per_day=1000))
     while mine.take(UNKNOWN, 7, NOW) is None:
         pass
-    with file.writing() as connection:
-        connection.execute("UPDATE spending SET tokens = 0")
+    with file.writing():
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -141,16 +144,11 @@ def lease(writer):
     return sum(len(request.texts) for request in requests)
 
 
-def tokens_of_a_text(writer):
-    (tokens,) = writer.connection.execute("SELECT DISTINCT tokens FROM vectors").fetchone()
-    return int(tokens)
-
-
 def test_a_limit_that_leaves_less_than_a_text_uses_up_no_probe(writer, clock):
     (request,) = writer.lease(CAPS, credits=1, only_full=False)
     fail(writer, request, "stop")
     clock.advance(60)
-    limit(writer, (2 * tokens_of_a_text(writer) + 2) / TEXTS_SHARE)
+    limit(writer, (2 * TEXT_TOKENS + 2) / TEXTS_SHARE)
     assert lease(writer) == 0
 
     limit(writer, 10**6)
@@ -171,5 +169,5 @@ def test_the_first_answer_of_a_request_corrects_its_count_once(writer, clock, us
     writer.settle(request.identity, request.lease, Usage(tokens=used, paid_calls=calls))
 
     after = today(writer.accounts.file, began)
-    assert counted == 2 * tokens_of_a_text(writer)
+    assert counted == 2 * TEXT_TOKENS
     assert (after["tokens"], after["requests"]) == (used, requests)

@@ -4,7 +4,7 @@ import pytest
 
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import identities, meta
+from memline.shared.index import identities
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import model_change
 from tests.support.index_rows import CAPS, MODEL_A, answer, fail, file_row, lease_all
@@ -52,13 +52,6 @@ def stopped(writer):
     return writer
 
 
-def work_as(writer, of):
-    """Embed all that is wanted of a provider."""
-    assert target(writer) == of.identity
-    while requests := lease_all(writer):
-        answer(writer, requests)
-
-
 def test_the_fallback_and_why_it_is_in_use_are_written_at_once(stopped, path, monkeypatch):
     """A process that ends before all texts are wanted of the fallback leaves no model that nobody chose."""
     switch_back(stopped)
@@ -75,22 +68,3 @@ def test_the_fallback_and_why_it_is_in_use_are_written_at_once(stopped, path, mo
     with closing(IndexWriter(path)) as again:
         assert target(again) == GEMINI
         assert model_change.is_fallback_active(again.connection, FIRST, SECOND)
-
-
-def test_nothing_is_paid_for_twice_however_often_they_alternate(stopped, clock):
-    work_as(stopped, SECOND)
-    embedded = meta.get(stopped.connection, meta.EMBEDDED_TOTAL)
-
-    for _ in range(3):
-        switch_back(stopped)
-        work_as(stopped, FIRST)
-        stopped.sweep()
-        stopped.store_file(file_row("c.md", f"new at {clock.now()}", at=int(clock.now())))
-        fail(stopped, lease_all(stopped)[0], "stop")
-        switch_if_needed(stopped, SECOND)
-        work_as(stopped, SECOND)
-        stopped.sweep()
-        clock.advance(10)
-
-    # The text that the first lacked, the new texts at the fallback, all but the last of them at the first.
-    assert meta.get(stopped.connection, meta.EMBEDDED_TOTAL) == embedded + 1 + 3 + 2

@@ -118,10 +118,9 @@ def test_two_processes_share_a_minute_also_when_one_of_them_is_killed(path, cloc
 
 
 def take_and_die(path, clock):
-    """Take places in a process that is killed in the middle of a transaction."""
+    """Take places in a process that is killed while it holds the file."""
     file = AccountFile(path)
     for _ in range(40):
         FileLimits(file, clock).take("openai", CALL, max_wait_s=1_000)
-    with file.writing() as connection:
-        connection.execute("UPDATE limits SET next_at = 0")
+    with file.writing():
         os.kill(os.getpid(), signal.SIGKILL)

@@ -192,9 +192,6 @@ def parse(name: str) -> HubFile:
 
 def _download(file: HubFile, target: Path, on_progress: OnProgress) -> None:
     """Bring a file of the hub to `target`. Raises a ProviderError."""
-    # Here, as httpx below, because only downloads need them: together 100 ms.
-    import tenacity
-
     part = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -207,13 +204,8 @@ def _download(file: HubFile, target: Path, on_progress: OnProgress) -> None:
                     hint="wait for it, then: memline index",
                 ) from None
             if not target.exists():
-                attempts = tenacity.Retrying(
-                    stop=tenacity.stop_after_attempt(DOWNLOAD_ATTEMPTS),
-                    retry=tenacity.retry_if_exception_type(ProviderLater),
-                    reraise=True,
-                )
                 try:
-                    digest = attempts(_resume, stream, file, on_progress)
+                    digest = _received(stream, file, on_progress)
                 finally:
                     if not stream.tell():
                         part.unlink()
@@ -231,8 +223,17 @@ def _download(file: HubFile, target: Path, on_progress: OnProgress) -> None:
         ) from None
 
 
+def _received(stream: BinaryIO, file: HubFile, on_progress: OnProgress) -> str:
+    """Append what is missing, in some attempts. Returns the SHA-256 that the hub announces; empty: none."""
+    for _ in range(DOWNLOAD_ATTEMPTS - 1):
+        with suppress(ProviderLater):
+            return _resume(stream, file, on_progress)
+    return _resume(stream, file, on_progress)
+
+
 def _resume(stream: BinaryIO, file: HubFile, on_progress: OnProgress) -> str:
-    """Request what is missing and append it. Returns the SHA-256 that the hub announces; empty: none."""
+    """Request what is missing and append it; returns as `_received`."""
+    # Here, because only downloads need it: 80 ms.
     from memline.shared.embedders.http import public_file
 
     received = stream.seek(0, os.SEEK_END)
