@@ -1,6 +1,6 @@
 """Hold what the actors of this process share: settings, open indexes, and what else stays open until its end.
 
-The process that starts the workers sets it: `producers.runs.in_process` or `workers.lifecycle.run`.
+The process that starts the workers sets it: `workers.lifecycle`.
 """
 
 from __future__ import annotations

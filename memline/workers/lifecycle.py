@@ -1,4 +1,4 @@
-"""Start the workers of some queues in this process, and stop them in order."""
+"""Run the workers of some queues in threads of this process, and stop them in order."""
 
 from __future__ import annotations
 
@@ -6,56 +6,78 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from typing import Self
 
 import dramatiq
 
 from memline.shared.queue.routes import QUEUES
+from memline.workers import context
+from memline.workers.context import Context
 
-#: Milliseconds an idle consumer sleeps at most before it asks Redis for messages again. Measured with 100: a
-#: message waits 29 ms (p50) on an idle queue, and a process takes 1.4 % of a core, 2.6 where others keep both
-#: cores busy; with 20 up to 6.6 %.
-IDLE_MS = 100
+#: Milliseconds an idle consumer of a question sleeps at most before it asks for messages again.
 IDLE_QUERY_MS = 20
 
 
-def start(
-    broker: dramatiq.Broker, threads_of: Mapping[str, int], *, idle_ms: int = IDLE_MS
-) -> dict[str, dramatiq.Worker]:
-    """Start a worker for each queue; the broker is the process's.
+class Workers:
+    """Works on the messages of some queues: a part of a process (`producers.runs.parts`).
 
-    So `store` keeps its single thread, and a provider that hangs holds up no other queue.
+    Each queue has a dramatiq worker of its own, so that `store` keeps its single thread, and a provider that
+    hangs holds up no other queue. At the end what is running is finished.
     """
-    for queue in threads_of:
-        # An actor belongs to the broker that is current at its import.
-        import_module(f"memline.workers.{queue}")
-    # Its one warning is about several workers a process.
-    broker.logger.setLevel(logging.ERROR)
-    workers = {
-        role: dramatiq.Worker(
-            broker,
-            queues={role},
-            worker_threads=threads,
-            worker_timeout=IDLE_QUERY_MS if role == "query" else idle_ms,
-        )
-        for role, threads in threads_of.items()
-    }
-    for worker in workers.values():
-        worker.start()
-    return workers
 
+    def __init__(self, threads_of: Mapping[str, int], *, idle_ms: int, stop_ms: int) -> None:
+        """`threads_of`: queue -> threads. A consumer without work looks again after `idle_ms`.
 
-def stop(
-    workers: Mapping[str, dramatiq.Worker], *, timeout_ms: int, before_store: Callable[[], None] | None = None
-) -> None:
-    """Stop what makes work first, together, and `store` last, so that what was paid for is stored.
+        The end waits `stop_ms` for running messages.
+        """
+        self._threads_of = threads_of
+        self._idle_ms, self._stop_ms = idle_ms, stop_ms
+        self._workers: dict[str, dramatiq.Worker] = {}
 
-    `before_store` is called in between.
-    """
-    with ThreadPoolExecutor(max_workers=len(QUEUES)) as pool:
-        for role, worker in workers.items():
-            if role != "store":
-                pool.submit(worker.stop, timeout=timeout_ms)
-    if "store" in workers:
-        if before_store is not None:
-            before_store()
-        workers["store"].stop(timeout=timeout_ms)
+    def open(self) -> tuple[dramatiq.Broker, Context]:
+        """Make the broker of this process and the context of its actors."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        broker, self._context = self.open()
+        context.use(self._context)
+        for queue in self._threads_of:
+            # An actor belongs to the broker that is current at its import.
+            import_module(f"memline.workers.{queue}")
+        # Its one warning is about several workers a process.
+        broker.logger.setLevel(logging.ERROR)
+        for queue, threads in self._threads_of.items():
+            idle_ms = IDLE_QUERY_MS if queue == "query" else self._idle_ms
+            worker = dramatiq.Worker(broker, queues={queue}, worker_threads=threads, worker_timeout=idle_ms)
+            self._workers[queue] = worker
+            worker.start()
+        if "store" in self._threads_of:
+            # Last: where nothing else started there is none to stop it.
+            self._context.sweep_timer.start()
+        return self
+
+    def tick(self) -> None:
+        """Do nothing: the threads of the workers do it."""
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.stop()
+        finally:
+            # In any case: the last writes may find the index damaged.
+            self._context.close()
+            context.use(None)
+
+    def stop(self, before_store: Callable[[], None] = lambda: None) -> None:
+        """Stop what makes work first, together, and `store` last, so that what was paid for is stored.
+
+        `before_store` is called in between.
+        """
+        self._context.sweep_timer.stop()
+        self._context.stopping.set()
+        with ThreadPoolExecutor(max_workers=len(QUEUES)) as pool:
+            for queue, worker in self._workers.items():
+                if queue != "store":
+                    pool.submit(worker.stop, timeout=self._stop_ms)
+        before_store()
+        if "store" in self._workers:
+            self._workers["store"].stop(timeout=self._stop_ms)

@@ -11,7 +11,7 @@ from memline.producers.runs.parts import run
 from memline.shared.errors import QueueError
 from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.routes import QUEUES
-from memline.workers.process import Workers
+from memline.workers.process import FleetProcess
 
 
 @command(
@@ -79,4 +79,4 @@ def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) 
         role: QUEUES[role].threads if QUEUES[role].is_single or threads is None else threads for role in roles
     }
     with stop_event() as stop:
-        run([Workers(invocation.settings, threads_of, stop)], stop, liveness=liveness())
+        run([FleetProcess(invocation.settings, threads_of, stop)], stop, liveness=liveness())

@@ -1,7 +1,6 @@
 """Run the whole pipeline in one process: the composition root, which alone imports producers and workers.
 
-The actors are those of the fleet; only the broker differs. Each queue has a dramatiq worker of its own, so
-that `store` keeps its single thread and a provider that hangs delays nothing else.
+The actors are those of the fleet; only the broker differs.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import ctypes
 import sys
 import threading
 from collections.abc import Callable
+from typing import Self
 
 import dramatiq
 
@@ -23,7 +23,8 @@ from memline.shared.queue import broker as queue_broker
 from memline.shared.queue.fleet_workers import FleetWorkers
 from memline.shared.queue.in_flight import InFlightRequests
 from memline.shared.queue.routes import QUEUES, uses_batches
-from memline.workers import context, lifecycle
+from memline.workers.context import Context
+from memline.workers.lifecycle import Workers
 
 #: The queues that bring an index up to date; searches read the index themselves.
 INDEXING = tuple(name for name, queue in QUEUES.items() if queue.is_indexing)
@@ -43,8 +44,8 @@ _one_at_a_time = threading.Lock()
 _M_ARENA_MAX = -8
 
 
-class InProcessWorkers:
-    """Runs the workers in threads of this process; a context manager.
+class InProcessWorkers(Workers):
+    """Runs the workers without a fleet; a context manager.
 
     One set runs at a time: a second one, as of the page of a server, waits until the first has ended.
     """
@@ -58,64 +59,50 @@ class InProcessWorkers:
         on_stored: Callable[[FileRow], None] = lambda _: None,
     ) -> None:
         """`on_stored` is called with each file whose rows changed, by the thread of the store worker."""
-        self._settings = settings
         # A worker for batches runs when some agent uses them, or has left one open.
         has_batches = any(map(uses_batches, settings.agents.values()))
-        self._queues = (*INDEXING, "batch") if has_batches else INDEXING
+        queues = (*INDEXING, "batch") if has_batches else INDEXING
         self._kind = "up" if long_lived else "index"
+        threads_of = {queue: QUEUES[queue].threads for queue in queues}
+        super().__init__(threads_of, idle_ms=IDLE_MS[self._kind], stop_ms=STOP_TIMEOUT_MS)
+        self._settings = settings
         self._clock = clock
         self._on_stored = on_stored
-        self._workers: dict[str, dramatiq.Worker] = {}
 
-    def __enter__(self) -> InProcessWorkers:
-        _one_at_a_time.acquire()
-        try:
-            self._start()
-        except BaseException:
-            _one_at_a_time.release()
-            raise
-        return self
-
-    def _start(self) -> None:
+    def open(self) -> tuple[dramatiq.Broker, Context]:
+        if "memline.producers.start" in sys.modules:
+            # Not in a program that uses `Memory`: it may have threads of its own.
+            _share_one_heap()
         self._broker = queue_broker.in_process()
-        self._requests = InFlightRequests(self._broker, serves_batches="batch" in self._queues)
-        self._context = context.Context(
+        self._requests = InFlightRequests(self._broker, serves_batches="batch" in self._threads_of)
+        return self._broker, Context(
             self._settings,
             clock=self._clock,
             in_flight=self._requests,
             kind=self._kind,
             on_stored=self._on_stored,
         )
-        context.use(self._context)
-        if "memline.producers.start" in sys.modules:
-            # Not in a program that uses `Memory`: it may have threads of its own.
-            _share_one_heap()
-        threads_of = {queue: QUEUES[queue].threads for queue in self._queues}
-        self._workers = lifecycle.start(self._broker, threads_of, idle_ms=IDLE_MS[self._kind])
-        # Last: where nothing else started there is none to stop it.
-        self._context.sweep_timer.start()
 
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+    def __enter__(self) -> Self:
+        _one_at_a_time.acquire()
         try:
-            self._stop(is_index_lost=isinstance(error, IndexFault))
+            return super().__enter__()
+        except BaseException:
+            _one_at_a_time.release()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        self._is_index_lost = any(isinstance(each, IndexFault) for each in error)
+        try:
+            super().__exit__(*error)
         finally:
-            context.use(None)
             _one_at_a_time.release()
 
-    def _stop(self, *, is_index_lost: bool) -> None:
-        """Stop the workers; what was paid for is stored first, unless the index is lost.
-
-        What is open is closed in any case: the last writes may find the index damaged.
-        """
-        self._context.sweep_timer.stop()
-        self._context.stopping.set()
-        try:
-            wait = None if is_index_lost else self._store_all
-            lifecycle.stop(self._workers, timeout_ms=STOP_TIMEOUT_MS, before_store=wait)
-            if not is_index_lost:
-                self._context.end_unsent(self._requests.begun)
-        finally:
-            self._context.close()
+    def stop(self, before_store: Callable[[], None] = lambda: None) -> None:
+        """Stop the workers; what was paid for is stored first, unless the index is lost."""
+        super().stop(before_store if self._is_index_lost else self._store_all)
+        if not self._is_index_lost:
+            self._context.end_unsent(self._requests.begun)
 
     def _store_all(self) -> None:
         with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):

@@ -16,8 +16,9 @@ import dramatiq
 import msgspec
 from dramatiq.brokers.stub import StubBroker
 from dramatiq.encoder import Encoder
-from dramatiq.middleware import Retries
+from dramatiq.middleware import CurrentMessage, Retries
 
+from memline.shared import logs
 from memline.shared.errors import IndexUnwritable, MemlineError, QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import messages
@@ -167,7 +168,7 @@ def _stub() -> StubBroker:
     dramatiq.set_encoder(MessagePack())
     # No TimeLimit: it raises inside running code, also between two statements of a transaction; what can
     # hang, the provider call, has its own time limit. No AgeLimit: rows decide.
-    return StubBroker(middleware=[Faults()])
+    return StubBroker(middleware=[CurrentMessage(), Faults()])
 
 
 def last_error() -> Exception | None:
@@ -181,12 +182,14 @@ def actor(kind: type[M]) -> Callable[[Callable[[M], None]], Callable[[dict[str, 
     def declare(function: Callable[[M], None]) -> Callable[[dict[str, Any] | M], None]:
         @wraps(function)
         def run(raw: dict[str, Any] | M) -> None:
-            errors = _errors
-            try:
-                function(raw if isinstance(raw, kind) else messages.decode(raw, kind))
-            except Exception as error:
-                errors.append(error)
-                raise
+            errors, sent = _errors, CurrentMessage.get_current_message()
+            name = sent.message_id if sent is not None else ""
+            with logs.context(queue=kind.queue, message_id=name, actor=kind.actor, agent=agent_of([raw])):
+                try:
+                    function(raw if isinstance(raw, kind) else messages.decode(raw, kind))
+                except Exception as error:
+                    errors.append(error)
+                    raise
 
         declared: Callable[[dict[str, Any] | M], None] = dramatiq.actor(
             queue_name=kind.queue, actor_name=kind.actor, retry_when=partial(is_retried, kind)

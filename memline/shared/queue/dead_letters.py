@@ -105,15 +105,17 @@ def _remove(address: QueueAddress, letters: Sequence[DeadLetter], *, is_put_back
         count = 0
         for letter in letters:
             base = client.key(letter.queue)
-            # One transaction. Of two operators both may put a message back: every actor may run twice.
+            if not client.zrem(f"{base}.XQ", letter.id):
+                # Of two operators one is first.
+                continue
             pipe = client.pipeline()
-            pipe.zrem(f"{base}.XQ", letter.id)
             pipe.hdel(f"{base}.XQ.msgs", letter.id)
             pipe.delete(client.key(f"error:{letter.id}"))
             if is_put_back:
                 pipe.hset(f"{base}.msgs", letter.id, letter.content)
                 pipe.rpush(base, letter.id)
-            count += client.execute(pipe)[0]
+            client.execute(pipe)
+            count += 1
         return count
 
 

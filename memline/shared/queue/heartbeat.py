@@ -18,6 +18,7 @@ from contextlib import closing, suppress
 from typing import Any
 
 import msgspec
+from dramatiq.middleware import Middleware
 from msgspec.structs import replace
 
 from memline.shared.config.config_file import SettingsFile
@@ -57,7 +58,7 @@ def live_workers(client: FleetClient) -> list[WorkerInfo]:
     return sorted(workers, key=lambda worker: (worker.queues, worker.host, worker.pid))
 
 
-class Heartbeat:
+class Heartbeat(Middleware):
     """Tells Redis that this worker process is alive, from its start to its end, and what it has finished."""
 
     def __init__(
@@ -88,9 +89,12 @@ class Heartbeat:
         if self._thread.is_alive():
             self._thread.join()
 
-    def count(self, queue: str) -> None:
-        """Count a message that was finished. Any thread may do so."""
-        self._done.append((time.monotonic(), queue))
+    def after_process_message(
+        self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
+    ) -> None:
+        """Count a message that was finished."""
+        if exception is None:
+            self._done.append((time.monotonic(), message.queue_name))
 
     def _run(self) -> None:
         newer_file = ""

@@ -1,11 +1,7 @@
 """Tell the dispatcher about its queues: how many requests may be in flight, and how much waits.
 
-**Credits**: two requests for each embed thread that is alive. One is being answered, the other lies in the
-worker so that its thread never waits. More would only hide work in the queue, where a live edit stands behind
-it.
-
-**Begun**: a worker of a fleet notes in Redis that it begins to send a request. A message that is delivered
-again, since its worker was killed, finds the note and is dropped; the deadline of its lease frees its texts.
+A worker of a fleet notes in Redis that it begins to send a request. A message that is delivered again, since
+its worker was killed, finds the note and is dropped; the deadline of its lease frees its texts.
 
     <fleet>:begun:<lease>    string: a worker has begun to send this request
 """
@@ -16,7 +12,8 @@ from dramatiq.brokers.stub import StubBroker
 
 from memline.shared.queue.routes import QUEUES
 
-#: Requests in flight per embed thread.
+#: Requests in flight per embed thread. One is being answered, the other lies in the worker so that its thread
+#: never waits. More would only hide work in the queue, where a live edit stands behind it.
 PER_THREAD = 2
 
 #: Texts in flight at most, over all requests. A text with its vector of 1,536 numbers is about 8 KB, so that

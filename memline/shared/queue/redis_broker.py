@@ -14,7 +14,7 @@ from typing import Any
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.errors import ConnectionClosed
-from dramatiq.middleware import Middleware
+from dramatiq.middleware import CurrentMessage, Middleware
 
 from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
@@ -90,5 +90,5 @@ def sender(client: FleetClient) -> RedisBroker:
         namespace=client.namespace,
         heartbeat_timeout=HEARTBEAT_TIMEOUT_MS,
         maintenance_chance=MAINTENANCE_CHANCE,
-        middleware=[KeepErrors()],
+        middleware=[CurrentMessage(), KeepErrors()],
     )

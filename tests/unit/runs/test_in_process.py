@@ -7,7 +7,6 @@ from memline.producers.runs import in_process
 from memline.producers.runs.in_process import InProcessWorkers
 from memline.shared.errors import IndexCorrupt, QueueError
 from memline.shared.queue.feed import enqueue_files
-from memline.shared.queue.routes import QUEUES
 from memline.workers import context, lifecycle
 from tests.support import process
 
@@ -15,23 +14,11 @@ pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redi
 
 
 @pytest.mark.parametrize("is_enabled", [False, True])
-def test_a_worker_for_batches_runs_only_when_an_agent_uses_them(place, monkeypatch, is_enabled):
+def test_a_worker_for_batches_runs_only_when_an_agent_uses_them(place, is_enabled):
     place.configure(remote={"batch": {"enabled": is_enabled}})
-    started = []
-    start = lifecycle.start
 
-    def noted(broker, threads_of, **options):
-        started.append(threads_of)
-        return start(broker, threads_of, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(lifecycle, "start", noted)
-
-    with InProcessWorkers(place.settings) as workers:
-        pass
-
-    assert ("batch" in started[0]) is is_enabled
-    assert started[0]["store"] == QUEUES["store"].threads == 1
-    assert not workers.check()
+    with InProcessWorkers(place.settings):
+        assert context.current().in_flight.serves_batches() is is_enabled
 
 
 def test_what_a_thread_of_the_run_before_raises_does_not_end_this_run(place, monkeypatch):
@@ -109,7 +96,7 @@ def test_runs_of_several_threads_end_well(place):
 
 def test_workers_that_cannot_start_keep_no_others_from_it(place, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(lifecycle, "start", lambda *_, **__: 1 / 0)
+        patch.setattr(lifecycle, "import_module", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError), InProcessWorkers(place.settings):
             pass
 

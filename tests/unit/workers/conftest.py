@@ -1,14 +1,18 @@
 import json
+from importlib import import_module
 
 import pytest
 
 from memline.shared.config.load import Options, load
 from memline.shared.queue import broker
+from memline.shared.queue.routes import QUEUES
 from memline.workers import context as workers_context
 from memline.workers.context import Context
 
 # An actor belongs to the broker that is current when its module is imported.
 broker.in_process()
+for queue in QUEUES:
+    import_module(f"memline.workers.{queue}")
 
 
 @pytest.fixture
