@@ -58,7 +58,7 @@ def test_a_search_of_a_fleet_whose_watch_is_gone_has_new_files_read_and_the_loss
     fleet.until(lambda: "memory/late.md" in found(), "the note")
     findings = fleet.run("queue", "--json").json["findings"]
     (told,) = (each for each in findings if each["code"] == "no_watcher")
-    assert told["level"] == "warning" and told["action"].endswith(" watch")
+    assert told["level"] == "note" and told["action"].endswith(" watch")
 
 
 def test_a_fleet_that_never_had_a_watch_has_a_note_and_no_trouble(fleet):

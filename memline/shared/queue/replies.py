@@ -23,8 +23,8 @@ from memline.shared.search.request import SearchRequest
 from memline.shared.sources.dates import day_of_time
 
 #: Seconds a command waits for a query worker; after that it reads the index itself. A worker that is alive
-#: answers in milliseconds.
-ANSWER_TIMEOUT_S = 5.0
+#: answers in milliseconds; one that was killed counts as alive for some seconds.
+ANSWER_TIMEOUT_S = 2.0
 
 #: Seconds an answer lies in its box in Redis when it is not read.
 BOX_TTL_S = 30
@@ -81,8 +81,11 @@ class QueryClient:
         options["today"] = request.today or day_of_time(time.time()).isoformat()
         query = options.pop("query")
         question = RunQuery(agent=agent, query=query, reply_to=box, until=until, options=options, index=index)
-        self._broker.enqueue(broker.envelope(question))
+        sent = self._broker.enqueue(broker.envelope(question)).options["redis_message_id"]
         raw = self._take(box, time.monotonic() + timeout_s)
+        if raw is None and self._client.lrem(self._client.key("query"), 1, sent):
+            # No worker has fetched it: it would look like work that waits for one.
+            self._client.hdel(self._client.key("query.msgs"), sent)
         answer: dict[str, Any] | None = None if raw is None else json.loads(raw)
         if answer is None or answer.get("elsewhere"):
             return None
