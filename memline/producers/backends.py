@@ -94,20 +94,12 @@ class DeadLink(msgspec.Struct, frozen=True, kw_only=True):
     target: str
 
 
-class Orphan(msgspec.Struct, frozen=True, kw_only=True):
-    """A note that no link joins with another one."""
-
-    path: str
-    line: int = 1
-
-
 class LinkCheck(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with the links of an agent's notes: the JSON contract of `memline lint`."""
 
     agent: str
     workspace: str
     dead_links: tuple[DeadLink, ...] = ()
-    orphans: tuple[Orphan, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         return to_json(self)

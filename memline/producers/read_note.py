@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from msgspec.structs import replace
 
-from memline.producers.backends import Asked, DeadLink, LinkCheck, Orphan
+from memline.producers.backends import Asked, DeadLink, LinkCheck
 from memline.producers.read_turns import read_turns
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
@@ -19,7 +19,6 @@ from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotA
 from memline.shared.index import driver, links
 from memline.shared.note_names import is_markdown
 from memline.shared.sources.about import line_of
-from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.excerpt import (
     MAX_CHARS,
     READABLE,
@@ -164,28 +163,19 @@ def check_links(settings: AgentSettings, *, private: bool) -> LinkCheck:
     """Check the links of the notes in the index; `private`: False leaves private notes out.
 
     A Markdown link to a file that is there, and is not a note, is not dead. Neither is one that leads out of
-    the memory: what else is on the disk is not told. A note with a day is not an
-    orphan, and neither is the long-term note: they are found by their day, and read as a session starts.
-    Raises IndexFaults.
+    the memory: what else is on the disk is not told. Raises IndexFaults.
     """
-    dead: list[links.Place] = []
-    alone: list[tuple[str, str]] = []
     folders = settings.workspace, *(root.path for root in MemoryPaths.of(settings).extras)
     roots = [os.path.join(os.path.normpath(str(each)), "") for each in folders]
     with driver.reading_if_any(settings.index_path) as reader:
-        if reader is not None:
-            dead, alone = links.check(reader, private=private)
+        dead = links.dead(reader, private=private) if reader else []
     return LinkCheck(
         agent=settings.agent,
         workspace=str(settings.workspace),
         dead_links=tuple(
             DeadLink(path=path, line=line, target=target)
             for path, line, target, is_path in dead
-            if (private or not is_private(path))
-            and not (is_path and _may_be_file(settings, path, target, roots))
-        ),
-        orphans=tuple(
-            Orphan(path=path) for path, day in alone if not (day or is_private(path) or day_of_path(path))
+            if not (is_path and _may_be_file(settings, path, target, roots))
         ),
     )
 

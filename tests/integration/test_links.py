@@ -22,7 +22,6 @@ FILES = {
 pytestmark = pytest.mark.place(files=FILES)
 
 DEAD = ["memory/2026-02-11.md:1: dead link: ../old/gone.md", "memory/steps.md:5: dead link: No such note"]
-ORPHAN = "memory/lonely.md:1: orphan: no link joins it with another note"
 
 
 def test_get_says_what_the_whole_note_links_to_and_what_links_to_it(place):
@@ -76,25 +75,24 @@ def test_a_note_keeps_its_links_when_it_moves_and_when_links_are_renamed_with_it
         assert [each.path for each in excerpt.backlinks] == ["MEMORY.md", "memory/steps.md"]
 
 
-def test_lint_names_dead_links_and_orphans_and_ends_with_1(place, monkeypatch):
+def test_lint_names_dead_links_and_ends_with_1(place, monkeypatch):
     """Without an index it makes one first, as a search does."""
     monkeypatch.chdir(place.workspace)
 
     ran = place.call("lint")
     as_json = json.loads(place.call("lint", "--json").stdout)
 
-    assert (ran.status, ran.stdout.splitlines()) == (1, [*DEAD, ORPHAN])
+    assert (ran.status, ran.stdout.splitlines()) == (1, [*DEAD])
     assert as_json["deadLinks"] == [
         {"path": "memory/2026-02-11.md", "line": 1, "target": "../old/gone.md"},
         {"path": "memory/steps.md", "line": 5, "target": "No such note"},
     ]
-    assert as_json["orphans"] == [{"path": "memory/lonely.md", "line": 1}]
 
 
 def test_an_editor_finds_what_lint_names_from_another_folder(place):
     ran = place.run("lint")
 
-    assert ran.stdout.splitlines() == [f"{place.workspace}/{line}" for line in (*DEAD, ORPHAN)]
+    assert ran.stdout.splitlines() == [f"{place.workspace}/{line}" for line in DEAD]
 
 
 def test_lint_says_nothing_and_ends_with_0_when_all_is_mended(place):

@@ -177,11 +177,9 @@ def get(invocation: Invocation, path: str, first: int | None, lines: int | None,
 @command("memline lint", "memline lint --json", "vim -q <(memline lint)")
 @AS_JSON
 def lint(invocation: Invocation, as_json: bool) -> int:
-    """Name the dead links of the notes as path:line, and the orphans: notes that no link joins with another.
+    """Name the dead links of the notes, as path:line.
 
-    `[[name]]` and Markdown links are read, but for those in code. A note with a day in its name or front
-    matter is not an orphan, nor is MEMORY.md: they are found by their day, and read when a session starts.
-    Exit status 1 when there is something to mend.
+    `[[name]]` and Markdown links are read, but for those in code. Exit status 1 when there is one.
     """
     settings = invocation.agent()
     check = Memory.of(invocation.settings, settings).lint()
@@ -190,8 +188,6 @@ def lint(invocation: Invocation, as_json: bool) -> int:
     # As an editor opens it from the current folder.
     above = "" if current_folder() == settings.workspace.resolve() else f"{settings.workspace}/"
     lines = [f"{above}{each.path}:{each.line}: dead link: {each.target}" for each in check.dead_links]
-    orphan = "orphan: no link joins it with another note"
-    lines += [f"{above}{each.path}:{each.line}: {orphan}" for each in check.orphans]
     # One line each, whatever is in the name of a file.
     print_result(check.to_json(), as_json, map(in_name, lines))
     return 1 if lines else 0

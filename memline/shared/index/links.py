@@ -116,31 +116,24 @@ def _with_titles(connection: Connection, paths: list[str]) -> tuple[NoteName, ..
     return tuple(NoteName(path=each, title=titles.get(each) or last_part(each)) for each in paths)
 
 
-def check(connection: Connection, *, private: bool) -> tuple[list[Place], list[tuple[str, str]]]:
-    """Return the dead links, and path and day of the notes that no link joins with another one.
+def dead(connection: Connection, *, private: bool) -> list[Place]:
+    """Return the links that lead to no note.
 
     `private`: False goes by the other notes alone: nothing tells what a private one is named or links to.
-    A path without the ending of Markdown is none of them where it leads nowhere: a site has other pages.
+    A path without the ending of Markdown is none of them: a site has other pages.
     """
     resolver = Resolver(connection, private=private)
-    dead: list[Place] = []
-    joined: set[str] = set()
     rows = connection.execute(
         "SELECT path, line, target, is_path FROM links JOIN files ON files.id = file_id"
         " ORDER BY path, ordinal"
     )
-    for path, line, target, is_path in rows.fetchall():
-        if not private and is_private(path):
-            continue
-        note = resolver.note(target, is_path=is_path, of=path)
-        if not note and (is_markdown(target) or not is_path):
-            dead.append((path, line, target, bool(is_path)))
-        elif note and note != path:
-            joined |= {note, path}
-    notes = connection.execute(
-        "SELECT path, day FROM files WHERE outcome = ? AND source = ? ORDER BY path", (INDEXED, MEMORY)
-    )
-    return dead, [(path, day) for path, day in notes if path not in joined]
+    return [
+        (path, line, target, bool(is_path))
+        for path, line, target, is_path in rows.fetchall()
+        if (private or not is_private(path))
+        and (is_markdown(target) or not is_path)
+        and not resolver.note(target, is_path=is_path, of=path)
+    ]
 
 
 def _linking_to(connection: Connection, resolver: Resolver, path: str) -> list[str]:

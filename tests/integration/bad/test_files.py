@@ -99,32 +99,6 @@ def test_a_file_that_vanishes_between_the_look_and_the_reading_is_gone_and_nothi
     assert paths(place.search("lighthouse word1x1x1")) == ["memory/good.md"]
 
 
-@pytest.mark.parametrize(
-    ("data", "found", "lines"),
-    [
-        (b"# Caf\xe9\n\nThe owl is br\xfbn and loud, and nobody minds.\n", "loud", "L1-L3"),
-        (b"# Owl\r\n\r\nThe owl is loud.\r\n", "loud", "L1-L3"),
-        (b"\xef\xbb\xbf# Owl\n\nThe owl is loud.\n", "loud", "L1-L3"),
-        ("# Owl\n\nThe owl is loud.\n".encode("utf-16"), "loud", "L1-L3"),
-        (b"owl " * 250_000 + b"loud", "loud", "L1"),
-    ],
-    ids=["not UTF-8", "CRLF", "byte order mark", "UTF-16", "a line of 1 MB"],
-)
-def test_odd_text_is_indexed_and_found_at_its_lines(place, data, found, lines):
-    place.write("memory/odd.md", data)
-
-    report = place.index()
-    (hit,) = place.search(found).hits
-
-    assert not report.failed
-    assert hit.citation == f"memory/odd.md#{lines}"
-    assert "\r" not in hit.snippet
-    assert "\ufeff" not in hit.snippet
-    outcome, reason = place.outcomes()["memory/odd.md"]
-    assert outcome == "indexed"
-    assert ("not valid UTF-8" in reason) == (b"\xe9" in data)
-
-
 def test_names_that_cannot_be_kept_are_told_and_odd_names_that_can_are_indexed(place):
     folder = os.fsencode(place.workspace / "memory")
     Path(os.fsdecode(folder + b"/caf\xe9.md")).write_text("# Latin\n\nplugh\n")

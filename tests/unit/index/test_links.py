@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from memline.shared.index.links import Resolver, check, linked
+from memline.shared.index.links import Resolver, dead, linked
 from memline.shared.index.rows import Link
 from tests.support.index_rows import file_row
 
@@ -75,8 +75,8 @@ def test_a_link_leads_to_the_note_that_its_path_name_or_alias_means(notes, targe
 def test_a_path_without_an_ending_is_not_dead_where_it_leads_nowhere(notes):
     notes.add("a.md", "/pricing", "gone.md", "gone")
 
-    dead, _ = check(notes.writer.connection, private=True)
-    assert [(line, target) for _, line, target, _ in dead] == [(2, "gone.md"), (3, "gone")]
+    found = dead(notes.writer.connection, private=True)
+    assert [(line, target) for _, line, target, _ in found] == [(2, "gone.md"), (3, "gone")]
 
 
 def test_of_notes_of_one_name_that_beside_the_link_is_meant_else_the_one_nearest_to_the_root(notes):

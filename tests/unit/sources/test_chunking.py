@@ -98,15 +98,6 @@ def test_a_chunk_ends_before_a_heading_in_its_last_third():
     assert second.heading == "Next"
 
 
-def test_a_heading_is_never_the_last_line_of_a_chunk():
-    for size in range(1380, 1600, 7):
-        text = f"{filler('above', size)}\n\n# One\n\n## Two\n\n{filler('below', 700)}\n"
-
-        first, *_ = cut(text)
-
-        assert not first.text.endswith(("# One", "## Two")), size
-
-
 def test_a_list_item_is_better_than_its_second_line():
     lines = [line for number in range(20) for line in (f"- {filler('item', 60)}", f"  {filler('more', 60)}")]
 

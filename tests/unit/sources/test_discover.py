@@ -76,44 +76,10 @@ def test_files_come_in_the_order_of_their_rules_with_size_and_time(workspace):
     assert discovery.issues == ()
 
 
-def test_extra_paths_are_files_folders_and_patterns(workspace, tmp_path):
-    for name in ("vault/a.md", "vault/b.markdown", "vault/x/c.md", "one.markdown", "one.txt"):
-        write(tmp_path / name)
-
-    discovery = look(
-        workspace,
-        "../one.markdown",
-        ExtraPath(path=str(tmp_path / "vault"), pattern="*.markdown"),
-        ExtraPath(path="../vault", pattern="x/*"),
-        "../one.txt",
-    )
-
-    assert paths(discovery)[1:] == [
-        str(tmp_path / p) for p in ("one.markdown", "vault/b.markdown", "vault/x/c.md")
-    ]
-    assert discovery.issues == ("additional memory path is not a Markdown file (../one.txt)",)
-
-
 def test_a_file_that_several_entries_name_is_listed_once(workspace):
     discovery = look(workspace, ".", "memory", "memory/a.md", str(workspace / "memory"))
 
     assert paths(discovery) == ["memory/a.md"]
-
-
-def test_ignored_and_hidden_folders_are_not_entered_unless_named(workspace):
-    for name in (
-        ".git/a.md",
-        "node_modules/p/README.md",
-        ".obsidian/a.md",
-        "__pycache__/a.md",
-        ".trash/a.md",
-    ):
-        write(workspace / "memory" / name)
-    write(workspace / "memory/.#a.md")
-    write(workspace / "memory/.kept.md")
-
-    assert paths(look(workspace)) == ["memory/.kept.md", "memory/a.md"]
-    assert paths(look(workspace, "memory/.trash"))[-1] == "memory/.trash/a.md"
 
 
 def test_links_are_reported_and_never_followed(workspace, tmp_path):

@@ -69,18 +69,6 @@ def test_one_line_above_the_budget_is_cut_and_marked_as_truncated(workspace):
     assert (len(excerpt.text), excerpt.truncated, excerpt.next_from) == (12_000, True, None)
 
 
-def test_going_on_at_next_from_gives_every_line_once(workspace):
-    lines = [f"line {number}" for number in range(1, 301)]
-    (workspace / "memory" / "long.md").write_text("\n".join(lines) + "\n")
-    given, first = [], 1
-    while first:
-        excerpt = read(workspace, "memory/long.md", first=first)
-        given += excerpt.text.split("\n")
-        first = excerpt.next_from or 0
-
-    assert given == lines
-
-
 def test_a_note_that_is_not_there_is_an_empty_answer_with_a_status(workspace):
     excerpt = read(workspace, "memory/none.md")
 

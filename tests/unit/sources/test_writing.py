@@ -1,7 +1,6 @@
 import errno
 import fcntl
 import os
-import threading
 from datetime import UTC, datetime
 from unittest.mock import patch
 
@@ -71,22 +70,6 @@ def test_nothing_is_written_through_links_or_into_what_is_no_file(tmp_path, what
 
     assert "memory/x.md cannot be added to" in refused.value.message
     assert (outside / "x.md").read_text("utf-8") == "theirs\n"
-
-
-def test_two_writers_at_once_keep_their_lines_whole(tmp_path):
-    entry = "\n".join(f"- line {number} of a long entry" for number in range(200))
-
-    def write():
-        for _ in range(10):
-            append(str(tmp_path), "MEMORY.md", lambda _: entry)
-
-    threads = [threading.Thread(target=write) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert (tmp_path / "MEMORY.md").read_text("utf-8") == f"{entry}\n" * 40
 
 
 @pytest.mark.parametrize("relative", ["../x.md", "memory/../../x.md", "/etc/x.md", "memory//x.md"])
