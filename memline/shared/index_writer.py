@@ -42,7 +42,6 @@ from memline.shared.index.driver import (
     shorten_log,
     transaction,
 )
-from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import embed_results, health, leases, model_change
@@ -209,7 +208,7 @@ class IndexWriter:
             stored = embed_results.store_vectors(self.accounts, identity, lease, rows, learned, now)
             row = identities.by_key(connection, identity.key) if any(row.tokens for row in rows) else None
             if row is not None:
-                token_rows.reduce(connection, row.id)
+                token_rows.fit(connection, row.id)
             self._settle(connection, now)
         return stored
 
@@ -263,16 +262,18 @@ class IndexWriter:
         credits: int,
         only_full: bool,
         only: Identity | None = None,
-        for_batch: bool = False,
+        batch: BatchSettings | None = None,
     ) -> list[leases.Request]:
         """Lease the requests to send now; none while the provider has a cooldown or is paused.
 
         `only`: the identity this process's workers can embed; texts that wait for another are left alone.
-        `for_batch`: whether texts of jobs wait for a batch (`plan_batches`).
+        `batch`: make the batches there are texts and places for first.
         """
         with self.session() as (connection, now):
-            target = self._target(connection, only)
-            if target is None:
+            target = identities.target(connection)
+            if target is None or (only is not None and only.key != target.identity.key):
+                return []
+            if meta.get(connection, meta.PAUSED, False):
                 return []
             return leases.lease(
                 self.accounts,
@@ -283,7 +284,8 @@ class IndexWriter:
                 now + self._lease_s,
                 credits=credits,
                 only_full=only_full,
-                for_batch=for_batch,
+                for_batch=batch is not None
+                and batch_plan.plan(self.accounts, self.budget, target, batch, now),
             )
 
     def settle(self, identity: Identity, lease: str, usage: Usage) -> None:
@@ -294,12 +296,6 @@ class IndexWriter:
             tokens, day = lease_row
             charge = Charge(identity=identity, account=self.accounts.of(identity.provider))
             self.budget.correct(charge, day, usage.tokens - tokens, usage.paid_calls - 1)
-
-    def _target(self, connection: Connection, only: Identity | None) -> IdentityRow | None:
-        target = identities.target(connection)
-        is_ours = target is not None and (only is None or only.key == target.identity.key)
-        is_paused = meta.get(connection, meta.PAUSED, False)
-        return target if is_ours and not is_paused else None
 
     def retry_in_s(self) -> float:
         """Return the seconds until a deferred text may be sent; 0 when none is, or an operator must act."""
@@ -359,18 +355,6 @@ class IndexWriter:
                 if is_asked:
                     health.retry(self.accounts, target.identity.provider)
             batches.poll_now(connection, now)
-
-    def plan_batches(self, settings: BatchSettings, *, only: Identity) -> bool:
-        """Make the batches there are texts and places for; tell whether texts of jobs wait for one.
-
-        `only`: as in `lease`.
-        """
-        with self.session() as (connection, now):
-            target = self._target(connection, only)
-            # A probe of the provider is a request.
-            if target is None or health.read(self.accounts, target.identity.provider).paused:
-                return False
-            return batch_plan.plan(self.accounts, self.budget, target, settings, now)
 
     def due_batches(self) -> tuple[Sequence[str], float | None]:
         """Return the batches to send to their worker now; also seconds until the next one, None: never.

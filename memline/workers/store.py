@@ -147,11 +147,10 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
     assert identity is not None and caps is not None
     credits = context.in_flight.credits()
     caps = replace(caps, max_rows=rows_per_request(caps.max_rows, credits))
-    batch, for_batch = context.agent(agent).memory.remote.batch, False
+    batch = context.agent(agent).memory.remote.batch
     has_batches = PROVIDERS[identity.provider].batch_hours and context.in_flight.serves_batches()
-    if batch.enabled and has_batches:
-        for_batch = writer.plan_batches(batch, only=identity)
-    requests = writer.lease(caps, credits=credits, only_full=only_full, only=identity, for_batch=for_batch)
+    rules = batch if batch.enabled and has_batches else None
+    requests = writer.lease(caps, credits=credits, only_full=only_full, only=identity, batch=rules)
     for request in requests:
         send(EmbedTexts(agent=agent, request=request))
     if only_full:

@@ -47,7 +47,7 @@ def test_a_note_that_changed_is_stored_without_reading_all_vectors(wanting):
         if statement.startswith(("UPDATE vectors", "DELETE FROM vectors")):
             plans += [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
 
-    assert len(plans) >= 3
+    assert plans
     assert [plan for plan in plans if plan.startswith("SCAN vectors")] == []
 
 

@@ -27,7 +27,7 @@ from memline.shared.embedders.choice import choose_for_identity
 from memline.shared.embedders.provider_errors import is_of_account
 from memline.shared.embedders.vector_checks import unit_vector
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError
-from memline.shared.index import batches, vectors
+from memline.shared.index import batches
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import FAILURES, LOST, PARTIAL, Batch
 from memline.shared.index.driver import transaction
@@ -194,7 +194,6 @@ class Life(msgspec.Struct, kw_only=True):
                 " WHERE lease = ?",
                 (is_tried, self.token),
             )
-            vectors.drop_unneeded(index)
             action = cause.hint if cause else ""
             self._record(state="closed", outcome=outcome, error=error, action=action, closed_at=now)
             self._tell_breaker(outcome, error, cause, now)

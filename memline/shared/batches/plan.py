@@ -35,7 +35,8 @@ def plan(
     """Make the batches there are texts and places for; tell whether texts of jobs wait for one."""
     index = accounts.index
     state = health.read(accounts, target.identity.provider, health.BATCH)
-    if state.is_stuck(now):
+    # A probe of the provider is a request.
+    if state.is_stuck(now) or health.read(accounts, target.identity.provider).paused:
         return False
     is_read = jobs.next_to_read(index) is None
     fewest = min(settings.min_texts, MAX_ROWS)

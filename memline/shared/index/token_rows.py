@@ -14,9 +14,6 @@ from memline.shared.index.driver import json_ids, scalar, transaction
 #: Tokens that the axes are fitted to: 28 notes of a page each. 15,000 measured alike.
 FIT_TOKENS = 4_000
 
-#: Texts that a transaction reduces at most.
-SLICE_TEXTS = 50
-
 
 def _token_vectors() -> Any:
     # Imports numpy, 110 ms, for the texts of local models alone.
@@ -57,22 +54,19 @@ def read(connection: Connection, vector_ids: Collection[int]) -> dict[int, bytes
     return dict(connection.execute(query, (json_ids(vector_ids),)))
 
 
-def reduce(connection: Connection, identity_id: int) -> None:
-    """Fit the axes once there are tokens enough, and reduce what was stored before, in short transactions."""
+def fit(connection: Connection, identity_id: int) -> None:
+    """Fit the axes once there are tokens enough; those that came before keep all their dimensions."""
     if projection(connection, identity_id):
         return
-    query = "SELECT vector_id, tokens FROM token_vectors WHERE identity_id = ? ORDER BY vector_id"
-    rows = connection.execute(query, (identity_id,)).fetchall()
-    dims = int.from_bytes(rows[0][1][:2], "little") if rows else 0
-    if sum(len(tokens) for _, tokens in rows) < FIT_TOKENS * (dims + 2) or not rows:
+    query = "SELECT tokens FROM token_vectors WHERE identity_id = ? ORDER BY vector_id"
+    rows = [tokens for (tokens,) in connection.execute(query, (identity_id,))]
+    dims = int.from_bytes(rows[0][:2], "little") if rows else 0
+    if not rows or sum(map(len, rows)) < FIT_TOKENS * (dims + 2):
         return
     first = []
-    for _, tokens in rows:
+    for tokens in rows:
         first.append(_token_vectors().unpack(tokens)[1])
         if sum(map(len, first)) >= FIT_TOKENS:
             break
     with transaction(connection):
         set_projection(connection, identity_id, _token_vectors().fit(first))
-    for at in range(0, len(rows), SLICE_TEXTS):
-        with transaction(connection):
-            store(connection, identity_id, rows[at : at + SLICE_TEXTS])

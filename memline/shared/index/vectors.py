@@ -23,7 +23,7 @@ from sqlite3 import Connection
 import msgspec
 
 from memline.shared.index import bits, token_rows
-from memline.shared.index.driver import in_slices, json_ids, scalar
+from memline.shared.index.driver import in_slices, json_ids, scalar, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import VectorRow
 
@@ -49,7 +49,8 @@ SLICE_ROWS = 200
 # By every identity, which the index of texts begins with: without that all vectors are read, 90 ms of CPU for
 # each text that left 100,000 of 384 dimensions.
 _OF_TEXT = "identity_id IN (SELECT id FROM identities) AND text_hash = ?"
-_CACHED = "identity_id IN (SELECT id FROM identities) AND active = 0 AND state = 'ready'"
+_UNNEEDED = "identity_id IN (SELECT id FROM identities) AND active = 0"
+_CACHED = f"{_UNNEEDED} AND state = 'ready'"
 
 #: To be followed by a state: answered by the index of states alone.
 _OF_STATE = "identity_id = ? AND active = 1 AND state"
@@ -112,15 +113,9 @@ def want(
 
 
 def release(connection: Connection, orphans: Sequence[bytes], now: float) -> None:
-    """Turn the vectors of texts that no chunk needs any more into cache; drop what was never embedded.
-
-    What is in flight is stored as cache when it arrives.
-    """
-    for digest in orphans:
-        never = f"DELETE FROM vectors WHERE {_OF_TEXT} AND state IN ('wanted', 'failed')"
-        connection.execute(never, (digest,))
-        change = f"UPDATE vectors SET active = 0, used_at = ? WHERE {_OF_TEXT} AND active = 1"
-        connection.execute(change, (now, digest))
+    """Turn the vectors of texts that no chunk needs any more into cache, also what is in flight."""
+    change = f"UPDATE vectors SET active = 0, used_at = ? WHERE {_OF_TEXT} AND active = 1"
+    connection.executemany(change, ((now, digest) for digest in orphans))
 
 
 def store(
@@ -179,15 +174,6 @@ def take_back(
         f" WHEN ?2 THEN ?3 + {FIRST_RETRY_S} * (1 << attempts) ELSE 0.0 END"
         " WHERE identity_id = ?4 AND text_hash = ?5 AND lease = ?6",
         ((error, attempts, now, identity_id, digest, lease) for digest in hashes),
-    )
-    drop_unneeded(connection)
-
-
-def drop_unneeded(connection: Connection) -> None:
-    """Delete texts that returned without a vector and that no chunk needs any more."""
-    connection.execute(
-        "DELETE FROM vectors WHERE identity_id IN (SELECT id FROM identities) AND active = 0"
-        " AND state IN ('wanted', 'failed')"
     )
 
 
@@ -309,10 +295,13 @@ def failures(connection: Connection, identity_id: int, limit: int) -> list[tuple
 
 
 def prune_cache(connection: Connection, keep: int, now: float) -> None:
-    """Remove cached vectors, least recently used first, until `keep` are left.
+    """Remove texts without a vector that no chunk needs, and cached vectors until `keep` are left.
 
-    Those that were imported within `IMPORTED_KEEP_S` are neither removed nor counted.
+    The least recently used go first; those that were imported within `IMPORTED_KEEP_S` are not counted.
     """
+    unneeded = f"{_UNNEEDED} AND state IN ('wanted', 'failed')"
+    with transaction(connection):
+        connection.execute(f"DELETE FROM vectors WHERE {unneeded}")
     statement = (
         "DELETE FROM vectors WHERE id IN (SELECT id FROM vectors WHERE active = 0 AND state = 'ready'"
         " AND used_at <= ?1 ORDER BY used_at, id LIMIT min(max("

@@ -107,8 +107,7 @@ def lease(
             left, _ = budget.left(charge, now)
             if in_flight >= credits or left < 1:
                 return requests
-            held_back = for_batch and not state.paused
-            rows = vectors.next_texts(connection, target.id, caps.max_rows, now, for_batch=held_back)
+            rows = vectors.next_texts(connection, target.id, caps.max_rows, now, for_batch=for_batch)
             rows, is_full = _packed(rows, replace(caps, max_tokens=max(1, int(min(caps.max_tokens, left)))))
             size = sum(each for _, each in rows)
             if not rows or size > left or (only_full and not is_full and in_flight):
@@ -181,8 +180,6 @@ def end(connection: Connection, tokens: Sequence[str]) -> None:
     rows = [(token,) for token in tokens]
     connection.executemany("DELETE FROM leases WHERE token = ?", rows)
     connection.executemany("UPDATE vectors SET state = 'wanted', lease = NULL WHERE lease = ?", rows)
-    if rows:
-        vectors.drop_unneeded(connection)
 
 
 def end_overdue(connection: Connection, now: float, longest_s: float) -> list[str]:

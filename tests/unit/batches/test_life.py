@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from memline.shared.batches.life import Life
+from memline.shared.batches.plan import plan
 from memline.shared.config.installation import Ceilings
 from memline.shared.config.schema import Batch as Settings
 from memline.shared.embedders.choice import choose
@@ -31,7 +32,9 @@ class Desk(SimpleNamespace):
     """An index with texts of a job, the server of a provider, and what a dispatcher and a worker do."""
 
     def plan(self):
-        return self.writer.plan_batches(self.settings, only=self.identity)
+        with self.writer.session() as (connection, now):
+            target = identities.target(connection)
+            return plan(self.writer.accounts, self.writer.budget, target, self.settings, now)
 
     def batch(self):
         found, *_ = batches.listed(self.writer.connection)
