@@ -145,16 +145,16 @@ def test_resume_by_hand_does_not_wait_for_the_cool_down(place, server):
 
 
 def test_a_manual_pause_is_shown_and_ended_with_resume(place, server):
-    place.call("queue", "pause", "--provider", "openai", "--mode", "requests")
+    place.call("queue", "pause", "--provider", "openai")
     status = place.call("status")
     paused = place.index()
     asked = len(server.requests)
     place.call("queue", "resume", "--provider", "openai")
 
-    assert paused.warning.startswith("embedding is paused for requests to openai; ")
-    assert paused.action == "memline queue resume --provider openai --mode requests"
-    assert "note embedding is paused for requests to openai\n" in status.stdout
-    assert f"try: {place.typed('queue resume --provider openai --mode requests')}\n" in status.stdout
+    assert paused.warning.startswith("embedding is paused for openai; ")
+    assert paused.action == "memline queue resume --provider openai"
+    assert "note embedding is paused for openai\n" in status.stdout
+    assert f"try: {place.typed('queue resume --provider openai')}\n" in status.stdout
     assert asked == 0
     assert not place.index().failed
 

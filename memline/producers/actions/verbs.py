@@ -20,7 +20,7 @@ from memline.shared.batches import plan as batch_plan
 from memline.shared.clock import SystemClock
 from memline.shared.config.installation import NO_QUEUE, QueueAddress
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.choice import choose
+from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import BadRequest, QueueError
 from memline.shared.findings.facts import Facts
 from memline.shared.findings.work import RESUME
@@ -57,7 +57,7 @@ def _change_job(verb: str, asker: Asker, job: str) -> Done:
     if isinstance(row, Batch):
         if verb == "cancel":
             return _cancel_batch(asker, settings, row)
-        hint = f"memline jobs cancel {job}; memline queue pause --mode batch lets no other one be made"
+        hint = f"memline jobs cancel {job}; set remote.batch.enabled to false to make no other one"
         raise BadRequest(f"{row.token[:SHORT]} is a batch, which cannot be {verb}d", hint=hint)
     body: dict[str, Any] = {"agentId": settings.agent, "id": row.token}
     more = []
@@ -163,49 +163,46 @@ def _is_equal(job: Job, force: bool) -> bool:
     return job.kind == jobs.REINDEX and job.state == jobs.RUNNING and bool(job.force) == force
 
 
-def pause(settings: AgentSettings, *, provider: str = "", mode: str = "") -> None:
-    """Send no more texts to providers: to none in any mode, or not to one, or not in one mode.
+def pause(settings: AgentSettings, *, provider: str = "") -> None:
+    """Send no more texts to a provider, or to none at all.
 
     Requests in flight, at most two for each thread of the embed workers, end as usual.
     """
     with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, now):
-        if not provider and not mode:
-            meta.put(connection, meta.PAUSED, meta.get(connection, meta.PAUSED) or now)
+        if provider:
+            health.set_paused(writer.accounts, provider, True)
         else:
-            for name, each in _selected(writer.accounts, settings, provider, mode):
-                health.set_paused(writer.accounts, name, True, each)
+            meta.put(connection, meta.PAUSED, meta.get(connection, meta.PAUSED) or now)
 
 
-def resume(
-    settings: AgentSettings, *, provider: str = "", mode: str = "", queue_url: QueueAddress = NO_QUEUE
-) -> None:
+def resume(settings: AgentSettings, *, provider: str = "", queue_url: QueueAddress = NO_QUEUE) -> None:
     """Send texts again: end manual pauses, close breakers on trial, and switch back from the fallback.
 
     A time that a provider asked to wait ends as well, and one request tries: who says that it goes on may
     have bought more. `queue_url`: the fleet whose workers keep that time; empty without one.
     """
-    rules = {health.BATCH: health.batch_rules(settings.memory.remote.batch)}
+    batch_rules = health.batch_rules(settings.memory.remote.batch)
     choice = choose(settings)
     with closing(IndexWriter.of(settings)) as writer:
         with writer.session():
-            chosen = _selected(writer.accounts, settings, provider, mode)
-        _end_cooldowns(writer.accounts, chosen, queue_url)
+            # No name means the one in use and those in trouble.
+            names = [provider] if provider else _providers(writer.accounts, choice)
+        _end_cooldowns(writer.accounts, names, queue_url)
         with writer.transaction() as (connection, _):
-            if not provider and not mode:
+            if not provider:
                 meta.put(connection, meta.PAUSED, None)
-            for name, each in chosen:
-                health.set_paused(writer.accounts, name, False, each)
-                health.resume(writer.accounts, name, each, rules=rules.get(each, health.REQUEST_RULES))
-        if mode != health.BATCH:
-            if choice.identity is not None and provider in ("", choice.provider):
-                with writer.session() as (_, now):
-                    model_change.switch_back(writer.accounts, choice, now)
-            writer.retry_all()
+            for name in names:
+                health.set_paused(writer.accounts, name, False)
+                health.resume(writer.accounts, name, health.REQUESTS)
+                health.resume(writer.accounts, name, health.BATCH, rules=batch_rules)
+        if choice.identity is not None and provider in ("", choice.provider):
+            with writer.session() as (_, now):
+                model_change.switch_back(writer.accounts, choice, now)
+        writer.retry_all()
 
 
-def _end_cooldowns(accounts: Accounts, chosen: Iterable[tuple[str, str]], queue_url: QueueAddress) -> None:
+def _end_cooldowns(accounts: Accounts, names: Iterable[str], queue_url: QueueAddress) -> None:
     """Let workers call these providers again: before the rows do, or a worker gives back what they send."""
-    names = [name for name, mode in chosen if mode == health.REQUESTS]
     if not queue_url:
         of_file = FileLimits(accounts.file, SystemClock())
         for name in names:
@@ -217,35 +214,28 @@ def _end_cooldowns(accounts: Accounts, chosen: Iterable[tuple[str, str]], queue_
             limits.end_cooldown(accounts.of(name))
 
 
-def _selected(accounts: Accounts, settings: AgentSettings, provider: str, mode: str) -> list[tuple[str, str]]:
-    """Resolve what options name to providers and modes; no name means the one in use and those in trouble."""
-    names = {provider}
-    if not provider:
-        target, choice = identities.target(accounts.index), choose(settings)
-        names = {name for name, _ in health.read_all(accounts)}
-        names |= {target.identity.provider} if target else set()
-        names |= {choice.provider} if choice.identity else set()
-    return [(name, each) for name in sorted(names) for each in health.MODES if mode in ("", each)]
+def _providers(accounts: Accounts, choice: Choice) -> list[str]:
+    target = identities.target(accounts.index)
+    names = {name for name, _ in health.read_all(accounts)}
+    names |= {target.identity.provider} if target else set()
+    names |= {choice.provider} if choice.identity else set()
+    return sorted(names)
 
 
-def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None, mode: str | None = None) -> Done:
+def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None) -> Done:
     """Send no more texts to a provider, or to all; or send them again."""
-    what = {"requests": "embedding by requests", "batch": "embedding by batches"}.get(mode or "", "embedding")
-    what += f" with {provider}" if provider else ""
+    what = f"embedding with {provider}" if provider else "embedding"
     done, words = [], []
     for settings in asker.agents:
         if is_paused:
-            pause(settings, provider=provider or "", mode=mode or "")
+            pause(settings, provider=provider or "")
         else:
-            queue_url = asker.queue_url
-            resume(settings, provider=provider or "", mode=mode or "", queue_url=queue_url)
-            wake(queue_url, settings.agent)
+            resume(settings, provider=provider or "", queue_url=asker.queue_url)
+            wake(asker.queue_url, settings.agent)
         with driver.reading_if_any(settings.index_path) as reader:
             now = Facts(settings, choose(settings), reader, now=time.time())
             refusal = None if is_paused else now.refusal
             state, are_all = "is paused" if is_paused else "goes on", now.is_paused
-            if is_paused and mode == health.BATCH and not (are_all or now.requests.manual):
-                state += health.IN_REQUESTS
             if are_all and not is_paused:
                 again = f"{RESUME} --agent {settings.agent}"
                 state = f"is no longer paused by itself, but all embedding still is: {again}"
@@ -257,12 +247,11 @@ def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None, mode
                     "agentId": settings.agent,
                     "paused": is_paused or are_all,
                     "provider": provider,
-                    "mode": mode,
                     "breakers": modes(now),
                     "ceiling": refusal.to_json() if refusal else None,
                 }
             )
-    line = {"agents": _names(asker), "mode": mode or "", "provider": provider or ""}
+    line = {"agents": _names(asker), "provider": provider or ""}
     return Done(value=done, words=tuple(words), audit=line)
 
 

@@ -43,9 +43,6 @@ _IDS = click.option("--id", "ids", multiple=True, help="Only messages of these i
 _PROVIDER = click.option(
     "--provider", type=click.Choice(list(PROVIDERS)), help="Only this one.  [default: all]"
 )
-_MODE = click.option(
-    "--mode", type=click.Choice(["requests", "batch"]), help="Only this mode.  [default: both]"
-)
 
 
 @group(
@@ -146,36 +143,30 @@ def drop(invocation: Invocation, error: str | None, ids: tuple[str, ...], as_jso
 @command(
     "memline queue pause",
     "memline queue pause --agent work",
-    "memline queue pause --provider openai --mode batch",
+    "memline queue pause --provider openai",
     parent=queue,
 )
 @_PROVIDER
-@_MODE
 @AS_JSON
-def pause(invocation: Invocation, provider: str | None, mode: str | None, as_json: bool) -> int | None:
-    """Send no more texts to the provider until `resume`; running requests end, files stay searchable.
-
-    With --mode batch no new batches are made and texts are sent in requests, at full price.
-    """
-    return act(invocation, "queue pause", as_json, provider=provider, mode=mode)
+def pause(invocation: Invocation, provider: str | None, as_json: bool) -> int | None:
+    """Send no more texts to the provider until `resume`; running requests end, files stay searchable."""
+    return act(invocation, "queue pause", as_json, provider=provider)
 
 
 @command(
     "memline queue resume",
-    "memline queue resume --mode batch",
     "memline queue resume --provider gemini",
     parent=queue,
 )
 @_PROVIDER
-@_MODE
 @AS_JSON
-def resume(invocation: Invocation, provider: str | None, mode: str | None, as_json: bool) -> int | None:
+def resume(invocation: Invocation, provider: str | None, as_json: bool) -> int | None:
     """Send texts again: after `pause`, and after a provider stopped (bad key, no quota) and was fixed.
 
     Circuit breakers are closed, on trial: the next failure opens them again. Texts go to the chosen provider
     again, not to its fallback. A time that the provider asked to wait (429) ends too: one request tries.
     """
-    return act(invocation, "queue resume", as_json, provider=provider, mode=mode)
+    return act(invocation, "queue resume", as_json, provider=provider)
 
 
 def _condition(text: str) -> Callable[[dict[str, Any]], bool]:

@@ -27,10 +27,10 @@ def _account(facts: Facts, name: str, breakers: list[dict[str, Any]]) -> dict[st
     # The health of a provider as a whole is that of its requests, which everything falls back to.
     state = facts.health_of(name)
     is_manual, is_in_use = facts.is_paused or state.manual, facts.provider == name
-    word, reason, action = OK, state.reason, health.action_of(state, name, health.REQUESTS)
+    word, reason, action = OK, state.reason, health.action_of(state, name)
     if is_manual:
         word, action = PAUSED, RESUME if facts.is_paused else action
-        reason = health.PAUSED + health.of_mode(name, health.REQUESTS) * (not facts.is_paused)
+        reason = health.PAUSED if facts.is_paused else f"{health.PAUSED} for {name}"
     elif state.paused:
         word, action = OPEN, action or RESUME
     elif is_in_use and facts.hold_s:
@@ -69,7 +69,6 @@ def modes(facts: Facts) -> list[dict[str, Any]]:
 def _mode(provider: str, mode: str, state: Health, settings: AgentSettings) -> dict[str, Any]:
     is_batch = mode == health.BATCH
     rules = health.batch_rules(settings.memory.remote.batch) if is_batch else health.REQUEST_RULES
-    paused = health.PAUSED + health.of_mode(provider, mode)
     return {
         "provider": provider,
         "mode": mode,
@@ -81,8 +80,8 @@ def _mode(provider: str, mode: str, state: Health, settings: AgentSettings) -> d
         "holdUntil": None if state.paused else state.retry_at or None,
         "pausedByHand": state.manual,
         "maxRows": state.max_rows or None,
-        "reason": paused if state.manual and not state.paused else state.reason,
-        "action": health.action_of(state, provider, mode),
+        "reason": f"{health.PAUSED} for {provider}" if state.manual and not state.paused else state.reason,
+        "action": health.action_of(state, provider),
     }
 
 

@@ -49,20 +49,15 @@ def no_provider(facts: Facts) -> Iterator[Finding]:
 
 
 def paused(facts: Facts) -> Iterator[Finding]:
-    """A person paused embedding, or a part of it."""
+    """A person paused embedding, or a provider."""
     level, pending = (WARNING if facts.waiting else NOTE), _pending(facts.waiting)
     if facts.is_paused:
         yield Finding(code="paused", level=level, what=health.PAUSED + pending, action=RESUME)
         return
     for (provider, mode), state in facts.breakers.items():
-        if state.manual:
-            what, is_batch = health.PAUSED + health.of_mode(provider, mode), mode == health.BATCH
-            if not is_batch:
-                what += pending
-            elif not facts.health_of(provider).is_stopped:
-                what += health.IN_REQUESTS
-            rank, action = NOTE if is_batch else level, health.action_of(state, provider, mode)
-            yield Finding(code="paused", level=rank, what=what, action=action, subject=provider)
+        if state.manual and mode == health.REQUESTS:
+            what, action = f"{health.PAUSED} for {provider}{pending}", health.action_of(state, provider)
+            yield Finding(code="paused", level=level, what=what, action=action, subject=provider)
 
 
 def ceiling_reached(facts: Facts) -> Iterator[Finding]:

@@ -16,8 +16,8 @@ WORKSPACE = "workspace"
 FALLBACK = "fallback"
 #: Provider -> key of the identity, and mark of the secrets, that this index uses there: its account.
 HEALTH_OF = "health_of"
-#: What an operator paused: [`<provider> <mode>`, …].
-PAUSED_MODES = "paused_modes"
+#: The providers that an operator paused.
+PAUSED_PROVIDERS = "paused_providers"
 #: Why `memline up --serve` serves nothing: {error, action}.
 SERVER_FAULT = "server_fault"
 #: When the sessions of a path were flushed last: path of the transcript -> seconds since the epoch.

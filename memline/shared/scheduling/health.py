@@ -42,11 +42,8 @@ GROW_AFTER, MAX_ROWS = 32, 2_048
 #: Seconds that a wait may last. What lies further ahead was written before the clock was set back.
 LONGEST_S = 86_400.0
 
-#: What is said of a pause that a person asked for; of one mode `of_mode` follows.
+#: What is said of a pause that a person asked for.
 PAUSED = "embedding is paused"
-
-#: What a pause of batches leads to: they cost about half of what requests do.
-IN_REQUESTS = "; texts go out in requests, at full price"
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -254,7 +251,7 @@ def read(accounts: Accounts, provider: str, mode: str = REQUESTS, *, model: str 
 
 def read_all(accounts: Accounts) -> dict[tuple[str, str], Health]:
     """Return the health of every provider of the index that has a row, by provider and mode."""
-    names = {*meta.get(accounts.index, meta.HEALTH_OF, {}), *(key.split(" ")[0] for key in _manual(accounts))}
+    names = {*meta.get(accounts.index, meta.HEALTH_OF, {}), *_manual(accounts)}
     return _read_all(accounts, [(name, mode) for name in sorted(names) for mode in MODES])
 
 
@@ -265,7 +262,7 @@ def _read_all(
     with accounts.file.reading() as connection:
         for provider, mode in keys:
             health = _read(connection, _key(accounts, provider, mode, model))
-            if f"{provider} {mode}" in manual:
+            if provider in manual:
                 health = _replace(health or Health(), manual=True)
             if health is not None:
                 found[provider, mode] = health
@@ -323,11 +320,10 @@ def forget(accounts: Accounts, provider: str) -> None:
         update(accounts, provider, mode, lambda _: Health())
 
 
-def set_paused(accounts: Accounts, provider: str, is_paused: bool, mode: str) -> None:
-    """Pause a provider in one mode for a person, or end that pause, in the caller's transaction."""
-    key = {f"{provider} {mode}"}
-    paused = _manual(accounts) | key if is_paused else _manual(accounts) - key
-    meta.put(accounts.index, meta.PAUSED_MODES, sorted(paused) or None)
+def set_paused(accounts: Accounts, provider: str, is_paused: bool) -> None:
+    """Pause a provider for a person, or end that pause, in the caller's transaction."""
+    paused = _manual(accounts) | {provider} if is_paused else _manual(accounts) - {provider}
+    meta.put(accounts.index, meta.PAUSED_PROVIDERS, sorted(paused) or None)
 
 
 def may_batch(accounts: Accounts, provider: str, now: float) -> bool:
@@ -338,14 +334,9 @@ def may_batch(accounts: Accounts, provider: str, now: float) -> bool:
     return not health.paused or take_probe(accounts, provider, BATCH, now, now + LONGEST_S)
 
 
-def of_mode(provider: str, mode: str) -> str:
-    """Say which part of embedding a pause is of."""
-    return f" for {mode} to {provider}"
-
-
-def action_of(health: Health, provider: str, mode: str) -> str:
+def action_of(health: Health, provider: str) -> str:
     """Return what ends a pause by a person, or a stop; empty where neither is."""
-    resume = f"memline queue resume --provider {provider} --mode {mode}"
+    resume = f"memline queue resume --provider {provider}"
     return resume if health.manual else health.action or resume * health.paused
 
 
@@ -362,5 +353,5 @@ def _key(accounts: Accounts, provider: str, mode: str, model: str = "") -> tuple
 
 
 def _manual(accounts: Accounts) -> set[str]:
-    """Read what a person paused: `<provider> <mode>`."""
-    return set(meta.get(accounts.index, meta.PAUSED_MODES, ()))
+    """Read which providers a person paused."""
+    return set(meta.get(accounts.index, meta.PAUSED_PROVIDERS, ()))

@@ -99,14 +99,8 @@ def test_dead_messages_are_put_back_or_removed(capsys, monkeypatch):
 
 
 def test_pausing_and_resuming_say_what_changed(place, capsys):
-    shown = output(capsys, *place.arguments("queue", "pause", "--provider", "openai", "--mode", "batch"))
+    shown = output(capsys, *place.arguments("queue", "pause", "--provider", "openai"))
     resumed = json.loads(output(capsys, *place.arguments("queue", "resume", "--json")))
 
-    assert shown == (
-        "main: embedding by batches with openai is paused; texts go out in requests, at full price.\n"
-    )
+    assert shown == "main: embedding with openai is paused.\n"
     assert (resumed[0]["agentId"], resumed[0]["paused"]) == ("main", False)
-    # While requests are held as well, none goes out.
-    output(capsys, *place.arguments("queue", "pause", "--provider", "openai", "--mode", "requests"))
-    again = output(capsys, *place.arguments("queue", "pause", "--provider", "openai", "--mode", "batch"))
-    assert again == "main: embedding by batches with openai is paused.\n"

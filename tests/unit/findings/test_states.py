@@ -209,7 +209,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("provider_unusable", PROBLEM, lambda p, _: p.configure(remote={}), "keyword search only: No API key found", "export OPENAI_API_KEY"),
     ("provider_unusable", PROBLEM, lambda p, _: p.configure(provider="local", local={"modelPath": "/none.gguf"}), "keyword search only: ", ""),
     ("paused", WARNING, lambda p, _: (want_texts(p), verbs.pause(p.agent)), "embedding is paused; 3 vectors are pending", "memline queue resume"),
-    ("paused", WARNING, lambda p, _: (want_texts(p), verbs.pause(p.agent, provider="openai", mode="requests")), "embedding is paused for requests to openai; 3 vectors are pending", "memline queue resume --provider openai --mode requests"),
+    ("paused", WARNING, lambda p, _: (want_texts(p), verbs.pause(p.agent, provider="openai")), "embedding is paused for openai; 3 vectors are pending", "memline queue resume --provider openai"),
     ("paused", NOTE, lambda p, _: (want_texts(p, 0), verbs.pause(p.agent)), "embedding is paused", "memline queue resume"),
     ("ceiling_reached", WARNING, reach_ceiling, "limits.maxTokensPerDay is reached", "embedding goes on at"),
     ("rate_limited", NOTE, lambda p, _: ask_to_wait(p, 45), " s: 429; 3 vectors are pending", ""),
@@ -299,9 +299,8 @@ def test_a_fault_that_ends_a_call_is_a_finding(place, error, code):
 #: Pauses and stops -> whether texts are sent, and why not.
 SENDING: list[tuple[str, State, Stop | None]] = [
     ("all", lambda p, _: verbs.pause(p.agent), Stop(code="paused")),
-    ("requests", lambda p, _: verbs.pause(p.agent, mode="requests"), Stop(code="paused", subject="openai")),
-    ("batches", lambda p, _: verbs.pause(p.agent, mode="batch"), None),
-    ("another", lambda p, _: verbs.pause(p.agent, provider="voyage", mode="requests"), None),
+    ("one", lambda p, _: verbs.pause(p.agent, provider="openai"), Stop(code="paused", subject="openai")),
+    ("another", lambda p, _: verbs.pause(p.agent, provider="voyage"), None),
     ("limit", reach_ceiling, Stop(code="ceiling_reached")),
     ("key", lambda p, _: p.configure(remote={}), Stop(code="provider_unusable", subject="openai")),
     ("outage", lambda p, _: open_breaker(p, "requests"), Stop(code="breaker_open", subject="openai")),

@@ -40,7 +40,7 @@ def test_without_a_queue_there_is_no_fleet(place):
 
 def test_the_state_counts_vectors_and_names_the_provider_in_use_first(place, writer):
     with transaction(writer.connection):
-        health.set_paused(writer.accounts, "voyage", True, health.REQUESTS)
+        health.set_paused(writer.accounts, "voyage", True)
 
     report = to_json(state(place.settings, [place.agent]))
 
@@ -50,7 +50,7 @@ def test_the_state_counts_vectors_and_names_the_provider_in_use_first(place, wri
         ("openai", "ok"),
         ("voyage", "paused"),
     ]
-    assert report["providers"][1]["action"] == "memline queue resume --provider voyage --mode requests"
+    assert report["providers"][1]["action"] == "memline queue resume --provider voyage"
 
 
 @pytest.mark.parametrize(

@@ -160,11 +160,11 @@ def test_a_probe_that_is_never_answered_is_followed_by_another_after_its_lease(p
     assert [request.is_probe for request in lease(pair[1])] == [True]
 
 
-@pytest.mark.parametrize("mode", health.MODES)
-def test_a_pause_by_a_person_is_kept_in_the_index_until_it_is_ended(pair, mode):
+def test_a_pause_by_a_person_is_kept_in_the_index_until_it_is_ended(pair):
     for is_paused in (True, False):
         with pair[0].transaction():
-            health.set_paused(pair[0].accounts, "openai", is_paused, mode)
-        assert health.read(pair[1].accounts, "openai", mode).manual is is_paused
-        assert bool(lease(pair[1])) is not (is_paused and mode == health.REQUESTS)
+            health.set_paused(pair[0].accounts, "openai", is_paused)
+        states = [health.read(pair[1].accounts, "openai", mode) for mode in health.MODES]
+        assert [each.manual for each in states] == [is_paused] * 2
+        assert bool(lease(pair[1])) is not is_paused
         pair[0].end_leases()
