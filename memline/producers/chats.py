@@ -88,6 +88,11 @@ def _fits(rule: ChatRule, chat: Chat) -> bool:
     )
 
 
+def sees_private(settings: AgentSettings, chat: Chat | None) -> bool:
+    """Say whether this chat may search and read the long-term note; without a chat the owner asks."""
+    return chat is None or chat.is_private or settings.content.memory.private_in_groups
+
+
 def chat_for(settings: AgentSettings, session_key: str) -> Chat:
     """Return the chat behind a session key. Raises AccessDenied for a key of another agent."""
     chat = chat_of(session_key)

@@ -5,31 +5,44 @@ The command line, MCP and HTTP call the same methods, so all of them search, rea
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Collection, Coroutine
-from contextlib import closing, suppress
-from functools import update_wrapper
+from contextlib import suppress
+from functools import partial, update_wrapper
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from memline.producers.actions.append_entry import append
 from memline.producers.backends import Asked, Entry, IndexReport, LinkCheck, RunProgress
-from memline.producers.builtin import Builtin
-from memline.producers.chats import Chat
+from memline.producers.chats import Chat, sees_private
+from memline.producers.read_note import check_links, read_note
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.agents import Settings
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import ConfigError, IndexFault
+from memline.shared.embedders.choice import Choice
+from memline.shared.embedders.choice import choose as embedder_of
+from memline.shared.errors import (
+    ConfigError,
+    IndexFault,
+    IndexMissing,
+    MemlineError,
+    PathNotAllowed,
+)
 from memline.shared.finding import NOTE, Finding
+from memline.shared.findings.answerer import Answerer
+from memline.shared.index import driver
 from memline.shared.search.request import SearchRequest, from_workspace, search_request
 from memline.shared.search.results import Answer
 from memline.shared.sources.excerpt import Excerpt
 from memline.shared.sources.paths import is_storable
-from memline.shared.sync.plan import Plan
+from memline.shared.sync.plan import Plan, make_plan
+from memline.shared.sync.staleness import DiskState, Staleness
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,25 +74,20 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.files_behind or self.vectors_behind)
 
 
-def backend_of(settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> Builtin:
-    """Make the backend that the configuration names."""
-    if agent.content.memory.backend != "qmd":
-        return Builtin(settings, agent, long_lived=long_lived, clock=clock)
-    # 20 ms, which only those pay who have it.
-    from memline.producers.qmd import QmdBackend
-
-    return QmdBackend(settings, agent, long_lived=long_lived, clock=clock)
-
-
-def met_by_backend(settings: Settings, agent: AgentSettings) -> tuple[Finding, ...]:
+def met_by_backend(agent: AgentSettings) -> tuple[Finding, ...]:
     """Return what keeps the configured backend of an agent from answering."""
-    with closing(backend_of(settings, agent, long_lived=False, clock=SystemClock())) as backend:
-        return backend.met()
+    qmd = _qmd_of(agent, long_lived=False, clock=SystemClock())
+    return qmd.met() if qmd else ()
 
 
-def sees_private(settings: AgentSettings, chat: Chat | None) -> bool:
-    """Say whether this chat may search and read the long-term note; without a chat the owner asks."""
-    return chat is None or chat.is_private or settings.content.memory.private_in_groups
+def _qmd_of(agent: AgentSettings, *, long_lived: bool, clock: Clock) -> Any:
+    """Return qmd where it is to answer before the index does, else None."""
+    if agent.content.memory.backend != "qmd":
+        return None
+    # 20 ms, which only those pay who have it.
+    from memline.producers.qmd import Qmd
+
+    return Qmd(agent, long_lived=long_lived, clock=clock)
 
 
 def _awaitable(
@@ -143,8 +151,10 @@ class Memory:
     def _open(self, settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> None:
         #: The settings of this agent.
         self.settings = agent
-        self._clock = clock
-        self._backend = backend_of(settings, agent, long_lived=long_lived, clock=clock)
+        self._all, self._clock, self._long_lived = settings, clock, long_lived
+        self._qmd = _qmd_of(agent, long_lived=long_lived, clock=clock)
+        self._lock = threading.Lock()
+        self._parts: tuple[Answerer, Staleness] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -154,7 +164,12 @@ class Memory:
 
     def close(self) -> None:
         """Close the index and free the vectors; the next call opens them again."""
-        self._backend.close()
+        if self._qmd:
+            self._qmd.close()
+        with self._lock:
+            if self._parts is not None:
+                self._parts[0].close()
+            self._parts = None
 
     def search(
         self,
@@ -196,7 +211,18 @@ class Memory:
     def ask(self, request: SearchRequest) -> Answer:
         """Answer a request, as `search` does."""
         where = str(self.settings.workspace)
-        return replace(self._backend.ask(from_workspace(request, where)), workspace=where)
+        request = from_workspace(request, where)
+        answer = self._qmd.ask(request, self._ask) if self._qmd else self._ask(request)
+        return replace(answer, workspace=where)
+
+    def _ask(self, request: SearchRequest, met: tuple[Finding, ...] = ()) -> Answer:
+        """Answer a request from the index; `met`: what was met before."""
+        search, staleness = self._searching()
+        try:
+            return search.ask(request, staleness.state(), met=met)
+        except IndexMissing:
+            # Moved away since the last look; another look builds it again from the files.
+            return search.ask(request, staleness.look_now(), met=met)
 
     def get(
         self,
@@ -216,15 +242,28 @@ class Memory:
         private, and BadRequest for a name that several notes have, with these.
         """
         asked = Asked(path=fspath(path), first=first, lines=lines, max_chars=max_chars)
-        excerpt = self._backend.get(asked, private=sees_private(self.settings, chat))
+        excerpt = self._get(asked, private=sees_private(self.settings, chat))
         return replace(excerpt, workspace=str(self.settings.workspace))
+
+    def _get(self, asked: Asked, *, private: bool) -> Excerpt:
+        if self._qmd and (excerpt := self._qmd.get(asked, private=private)) is not None:
+            return cast("Excerpt", excerpt)
+        try:
+            return read_note(self.settings, asked, private=private, clock=self._clock)
+        except PathNotAllowed:
+            # A note that was saved since the last look is known by its name once it is in the index.
+            if self.settings.memory.enabled and "/" not in asked.path:
+                with suppress(MemlineError):
+                    self._searching()[1].state()
+            return read_note(self.settings, asked, private=private, clock=self._clock)
 
     def lint(self, *, chat: Chat | None = None) -> LinkCheck:
         """Name the links of the notes that lead nowhere, and the notes that no link joins with another one.
 
         Changed notes are brought into the index first, as a search does it. Raises IndexFaults.
         """
-        return self._backend.lint(private=sees_private(self.settings, chat))
+        self._searching()[1].look_now()
+        return check_links(self.settings, private=sees_private(self.settings, chat))
 
     def append(self, text: str, *, target: str = "daily", chat: Chat | None = None) -> Entry:
         """Write one entry into today's log, or with `target="longTerm"` into MEMORY.md, and index it.
@@ -235,7 +274,10 @@ class Memory:
         # It is found by its words from now on. It is in its note even if the index has a problem, and the
         # next search reports that.
         with suppress(IndexFault):
-            self._backend.look()
+            if self._long_lived or self._parts is not None:
+                self._searching()[1].look_now()
+        if self._qmd:
+            self._qmd.look()
         return entry
 
     def index(
@@ -254,18 +296,29 @@ class Memory:
         the files of a root that was emptied. With `queue.url` the fleet does the work. Raises
         IndexFaults.
         """
-        return self._backend.sync(
+        from memline.producers.runs.index_run import bring_up_to_date
+
+        report = bring_up_to_date(
+            self._all,
+            self.settings,
             force=force,
             re_embed=re_embed,
             accept_removals=accept_removals,
+            clock=self._clock,
             on_progress=on_progress,
             on_plan=on_plan,
             on_note=on_note,
         )
+        return self._qmd.sync(report, forced=force or re_embed) if self._qmd else report
 
     def status(self, *, deep: bool = False) -> Status:
         """Say what is indexed and what is stale; `deep` asks the provider for one vector."""
-        details = self._backend.status(deep=deep)
+        from memline.producers.reports.status import report
+
+        met = self._qmd.met() if self._qmd else ()
+        details = report(self._all, self.settings, deep=deep, met=met)
+        if self._qmd:
+            self._qmd.describe(details)
         summary = digest(self.settings, details)
         names = ("provider", "model", "mode", "files", "chunks", "warning", "action")
         return Status(
@@ -276,6 +329,34 @@ class Memory:
             details=details,
             **{name: summary[name] for name in names},
         )
+
+    def _searching(self) -> tuple[Answerer, Staleness]:
+        """Open what searches need, once."""
+        with self._lock:
+            if self._parts is None:
+                self._parts = self._open_index()
+            return self._parts
+
+    def _open_index(self) -> tuple[Answerer, Staleness]:
+        agent, queue = self.settings, self._all.queue
+        choice, limits = embedder_of(agent), None
+        if queue:
+            from memline.shared.queue.redis_limits import fleet_limits
+
+            limits = fleet_limits(queue, agent, choice)
+        # Beside a fleet a long-lived process leaves the index to the store worker: `watch` enqueues every
+        # change. A command writes: it runs only when no query worker is alive.
+        may_write = not (self._long_lived and queue)
+        look = partial(catch_up, agent, choice, clock=self._clock, may_write=may_write)
+        search = Answerer(
+            agent,
+            choice=choice,
+            long_lived=self._long_lived,
+            limits=limits,
+            queue=queue,
+            clock=self._clock,
+        )
+        return search, Staleness(look)
 
     asearch = _awaitable(search)
     aget = _awaitable(get)
@@ -303,3 +384,23 @@ def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]
         "action": worst["action"],
         "findings": found,
     }
+
+
+def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write: bool = True) -> DiskState:
+    """Look at the files, and with `sync.onSearch` store those that changed; return how many are still behind.
+
+    Their vectors are left to `index` and `up`. `may_write`: False leaves the index to its own writer,
+    whatever the settings say. Raises IndexFaults.
+    """
+    began = time.thread_time()
+    with driver.reading_if_any(settings.index_path) as reader:
+        plan = make_plan(settings, choice, reader)
+    look_s = time.thread_time() - began
+    behind = plan.changes.count
+    if may_write and settings.memory.sync.on_search and plan.changes.to_read():
+        # What writes takes 20 ms to import, which a search without changes does not pay.
+        from memline.producers.store_changes import store_changes
+
+        behind -= store_changes(settings, plan, clock)
+    removed = min(len(plan.changes.removed), behind)
+    return DiskState(files_behind=behind, removed=removed, look_s=look_s, emptied=plan.emptied)

@@ -4,7 +4,7 @@ The builtin index is kept beside it: it answers within the same second, and a mi
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,8 @@ from msgspec.structs import replace
 from memline.producers.backends import Asked, IndexReport
 from memline.producers.bridges.qmd.home import PREFIX, QmdFailed
 from memline.producers.bridges.qmd.updates import Updater
-from memline.producers.builtin import Builtin
 from memline.producers.read_note import cited_part
 from memline.shared.clock import Clock
-from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.errors import AccessDenied
@@ -54,11 +52,11 @@ class Result(msgspec.Struct, frozen=True):
     snippet: str = ""
 
 
-class QmdBackend(Builtin):
-    """The builtin backend, with qmd before it."""
+class Qmd:
+    """Answers before the index of an agent does. Safe to use from several threads; close it when done."""
 
-    def __init__(self, settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> None:
-        super().__init__(settings, agent, long_lived=long_lived, clock=clock)
+    def __init__(self, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> None:
+        self._agent, self._long_lived, self._clock = agent, long_lived, clock
         self._qmd = agent.content.memory.qmd
         self._updater = Updater(agent, clock=clock)
         self._home = self._updater.home
@@ -66,10 +64,13 @@ class QmdBackend(Builtin):
         if long_lived:
             self._updater.start_on_boot()
 
-    def ask(self, request: SearchRequest, *, met: tuple[Finding, ...] = ()) -> Answer:
+    def ask(
+        self, request: SearchRequest, ask_index: Callable[[SearchRequest, tuple[Finding, ...]], Answer]
+    ) -> Answer:
+        """Answer a request; where qmd cannot, or fails, the index does."""
         # qmd does not know the filters of a question, nor what may be shown in a group.
         if not request.query.strip() or request.is_limited:
-            return super().ask(request, met=met)
+            return ask_index(request, ())
         state = self._home.state
         reason, action = state.failure, state.action
         if not reason or not 0 <= self._clock.now() - state.failed_at < RETRY_S:
@@ -81,13 +82,14 @@ class QmdBackend(Builtin):
                 # One that reads the notes for the first time has not failed.
                 if state.updated_at or state.update_error:
                     self._home.save(failure=reason, failed_at=self._clock.now(), action=action)
-        answer = super().ask(request, met=(*met, _failing(reason, action)))
+        answer = ask_index(request, (_failing(reason, action),))
         return replace(answer, fallback={"from": "qmd", "reason": reason})
 
-    def get(self, asked: Asked, *, private: bool) -> Excerpt:
+    def get(self, asked: Asked, *, private: bool) -> Excerpt | None:
+        """Read an exported session; None for every other path."""
         path, part = cited_part(asked)
         if not path.startswith(PREFIX):
-            return super().get(asked, private=private)
+            return None
         if not private:
             raise AccessDenied(
                 "past conversations are private: not read in a group, nor by a subagent",
@@ -97,22 +99,21 @@ class QmdBackend(Builtin):
         located = FileLocation(path=path, absolute=str(exports / Path(path).name), anchor=str(exports))
         return read_file_excerpt(located, part, clock=self._clock)
 
-    def sync(self, *, force: bool, re_embed: bool, accept_removals: bool, **hooks: Any) -> IndexReport:
-        report = super().sync(force=force, re_embed=re_embed, accept_removals=accept_removals, **hooks)
+    def sync(self, report: IndexReport, *, forced: bool) -> IndexReport:
+        """Update qmd too, after the index; return the report of both."""
         try:
             self._updater.run()
         except QmdFailed as error:
             failing = _failing(error.message, error.hint)
             return replace(report, findings=by_urgency(report.findings, [failing]), failed=True)
         # A user who asked for all of it waits for vectors too; a question never does.
-        self._updater.embed(forced=force or re_embed)
+        self._updater.embed(forced=forced)
         return report
 
-    def status(self, *, deep: bool, met: tuple[Finding, ...] = ()) -> dict[str, Any]:
+    def describe(self, report: dict[str, Any]) -> None:
+        """Make the status of the index one of qmd, which is asked."""
         state, qmd, behind = self._home.state, self._qmd, self._updater.behind()
-        met += self.met()
-        report = super().status(deep=deep, met=met)
-        if not met:
+        if not self.met():
             common = [each for each in report["findings"] if each["agent"] is None]
             report["findings"] = [each.to_json() for each in self._findings()] + common
         status = report["status"]
@@ -139,9 +140,9 @@ class QmdBackend(Builtin):
                 "embedError": state.embed_error,
             },
         }
-        return report
 
     def met(self) -> tuple[Finding, ...]:
+        """Return what keeps qmd from answering."""
         state = self._home.state
         failures = dict.fromkeys(filter(None, (state.failure, state.update_error)), state.action)
         if state.embed_error:
@@ -153,13 +154,12 @@ class QmdBackend(Builtin):
         return tuple(_failing(*each) for each in failures.items())
 
     def look(self) -> None:
-        super().look()
+        """Begin to take in a note that this process has just changed."""
         if self._long_lived:
             self._updater.start()
 
     def close(self) -> None:
         self._updater.close()
-        super().close()
 
     def _findings(self) -> tuple[Finding, ...]:
         """Return what is wrong while qmd answers: nothing of the index and the provider behind it."""

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from memline.producers.actions.perform import Asker, audited, perform
 from memline.producers.actions.verbs import VERBS
 from memline.producers.agents.session_context import session_context
-from memline.producers.chats import Chat, chat_for, denied_answer, no_answer, view_for
-from memline.producers.memory import Memory, sees_private
+from memline.producers.chats import Chat, chat_for, denied_answer, no_answer, sees_private, view_for
+from memline.producers.memory import Memory
 from memline.producers.read_note import LINKED
 from memline.shared.clock import SystemClock
 from memline.shared.config.agents import Settings

@@ -9,9 +9,9 @@ from memline.producers.actions import backup as backups
 from memline.producers.actions import forget as forgetting
 from memline.producers.bridges import import_chats
 from memline.producers.bridges.import_chats import PROGRAMS, TakenChats
-from memline.producers.builtin import catch_up
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, confirm, once_a_minute
 from memline.producers.cli.output import echo, note, print_result
+from memline.producers.memory import catch_up
 from memline.shared.clock import SystemClock
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError

@@ -32,7 +32,7 @@ def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
         settings = invocation.settings
         findings += examine_common(settings, invocation.agents(), settings.warnings)
         for agent in invocation.agents():
-            findings += examine_agent(settings, agent, deep=deep, met=met_by_backend(settings, agent))
+            findings += examine_agent(settings, agent, deep=deep, met=met_by_backend(agent))
     except MemlineError as error:
         findings.append(of_error(error))
     rows = [each.to_json() for each in findings]

@@ -199,7 +199,7 @@ def test_after_an_update_that_failed_the_builtin_index_answers_until_one_is_good
 
 def told_by_doctor(settings):
     agent = settings.agents["main"]
-    return [*examine_agent(settings, agent, met=met_by_backend(settings, agent))]
+    return [*examine_agent(settings, agent, met=met_by_backend(agent))]
 
 
 def test_up_updates_at_the_start_and_ends_what_runs(place, tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from memline.producers import store_changes
-from memline.producers.builtin import catch_up
+from memline.producers.memory import catch_up
 from memline.shared.config.schema import AgentSettings, MemorySearch, Sync
 from memline.shared.embedders.choice import choose
 from memline.shared.index_writer import IndexWriter
