@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS files (
     outcome TEXT NOT NULL,
     reason TEXT NOT NULL DEFAULT '',
     chunking TEXT NOT NULL DEFAULT '',
-    -- What a note says of itself: title and aliases, one a line, and its day (ISO).
+    -- What a note says of itself: title and aliases, one a line, and its day (ISO), else that of its file name.
     names TEXT NOT NULL DEFAULT '',
     day TEXT NOT NULL DEFAULT '',
     -- Of a transcript: lines that were read, and the days (ISO) of its first and last message.

@@ -20,7 +20,7 @@ from datetime import date
 from memline.shared.config.schema import Hybrid
 from memline.shared.search.matches import Row
 from memline.shared.search.terms import Words
-from memline.shared.sources.dates import day_of_path, day_of_time
+from memline.shared.sources.dates import day_of_time
 from memline.shared.sources.paths import SESSIONS
 from memline.shared.sources.tokens import DENSE
 
@@ -80,14 +80,11 @@ def fuse(
 
 
 def decay(row: Row, now: float, half_life_days: float) -> float:
-    """Return by how much age lowers the score of a chunk.
-
-    Only what has a day decays: a note with one in its front matter or its name, a transcript by its time.
-    """
-    day = date.fromisoformat(row.day) if row.day else day_of_path(row.path)
-    if day is None and row.source == SESSIONS:
-        day = day_of_time(row.mtime_ns / 1e9)
-    age_days = max(0, (day_of_time(now) - day).days) if day else 0
+    """Return by how much age lowers the score of a chunk of a note with a day, or of a transcript."""
+    today, day = day_of_time(now), row.day
+    if row.source == SESSIONS:
+        day = str(day_of_time(row.mtime_ns / 1e9))
+    age_days = max(0, (today - date.fromisoformat(day)).days) if day else 0
     return round(math.pow(0.5, age_days / half_life_days), DECIMALS)
 
 

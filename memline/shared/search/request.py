@@ -14,14 +14,13 @@ from msgspec.structs import replace
 
 from memline.shared.errors import BadRequest, not_utf_8
 from memline.shared.sources.about import tag_key
-from memline.shared.sources.dates import Days, day_of_path, day_of_time, parse_bound
+from memline.shared.sources.dates import Days, day_of_time, parse_bound
 from memline.shared.sources.paths import compile_pattern, is_private, is_storable
 
-_FILES = "SELECT id, path, source, mtime_ns FROM files ORDER BY id"
-_SAID_DAYS = (
-    "SELECT id, path, day, first_day, last_day FROM files"
-    " WHERE day <> '' OR first_day <> '' OR path GLOB '*[0-9][0-9]*'"
-)
+# The days that a file says: those of the messages of a transcript, or that of a note.
+_FIRST, _LAST = "coalesce(nullif(first_day, ''), day)", "coalesce(nullif(last_day, ''), day)"
+_FILES = f"SELECT id, path, source, mtime_ns, {_FIRST}, {_LAST} FROM files ORDER BY id"
+_OF_DAYS = f"SELECT id FROM files WHERE {_LAST} >= ? AND {_FIRST} <= ? AND {_FIRST} <> ''"
 # The character behind a slash ends what begins with it.
 _TAGGED = "SELECT file_id FROM tags WHERE tag = ?1 OR tag >= ?1 || '/' AND tag < ?1 || '0'"
 
@@ -127,11 +126,12 @@ def files_within(
     """List the ids of the files that pass, ascending; `sources` may be searched at all, all when empty."""
     is_wanted, is_unwanted = _matcher(request.path), _matcher(request.exclude)
     tagged = [files_of_tag(connection, tag_key(tag)) for tag in request.tags]
-    is_dated = bounds != (date.min, date.max)
-    days = _days_of_files(connection) if is_dated else {}
-    passing = []
-    for file_id, path, source, mtime_ns in connection.execute(_FILES):
+    begin, end = map(str, bounds)
+    is_dated, passing = bounds != (date.min, date.max), list[int]()
+    for file_id, path, source, mtime_ns, first, last in connection.execute(_FILES):
         name = normalize("NFC", path.lstrip("/"))
+        if is_dated and not first:
+            first = last = str(day_of_time(mtime_ns / 1e9))
         if (
             request.source in ("", source)
             and (not sources or source in sources)
@@ -139,11 +139,8 @@ def files_within(
             and (not request.path or is_wanted(name))
             and not (request.exclude and is_unwanted(name))
             and all(file_id in each for each in tagged)
+            and not (is_dated and (last < begin or first > end))
         ):
-            if is_dated:
-                first, last = days.get(file_id) or (day_of_time(mtime_ns / 1e9),) * 2
-                if last < bounds[0] or first > bounds[1]:
-                    continue
             passing.append(file_id)
     return passing
 
@@ -155,15 +152,5 @@ def files_of_tag(connection: Connection, tag: str) -> set[int]:
 
 def files_of_days(connection: Connection, days: Iterable[Days]) -> set[int]:
     """Return the ids of the files of one of these days by what they say: not by the time of the file."""
-    asked = [(each.first, each.last) for each in days]
-    of = _days_of_files(connection)
-    return {each for each, (a, z) in of.items() if any(z >= first and a <= last for first, last in asked)}
-
-
-def _days_of_files(connection: Connection) -> dict[int, tuple[date, date]]:
-    """Return the first and last day of files by their messages, their front matter or their name."""
-    days = {}
-    for file_id, path, day, first, last in connection.execute(_SAID_DAYS):
-        if said := date.fromisoformat(first or day) if first or day else day_of_path(path):
-            days[file_id] = said, date.fromisoformat(last) if first else said
-    return days
+    rows = (connection.execute(_OF_DAYS, (str(each.first), str(each.last))) for each in days)
+    return {file_id for some in rows for (file_id,) in some}

@@ -31,7 +31,6 @@ from memline.shared.search.question import Question
 from memline.shared.search.request import files_of_days, files_of_tag
 from memline.shared.search.terms import Lookup, Needle, Way, Words, idf_of, look_up, plain
 from memline.shared.sources.about import described
-from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.paths import MEMORY
 from memline.shared.sources.tokens import has_dense
 
@@ -206,7 +205,7 @@ def _add_described(
     lists: a log says what happened. Neither is one that is named itself.
     """
     has_links = any(sign in row.text for sign in ("](", "[[", "href="))
-    if not has_links or row.source != MEMORY or row.day or day_of_path(row.path):
+    if not has_links or row.source != MEMORY or row.day:
         return
     if names.get(row.file_id, 0.0) > NAMED_WELL * max(names.values(), default=0.0) > 0:
         return

@@ -18,6 +18,7 @@ from memline.shared.sessions.read_session import SessionReading, read_session
 from memline.shared.sources import outcomes
 from memline.shared.sources.about import about
 from memline.shared.sources.chunking import split
+from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.discover import is_link_of
 from memline.shared.sources.markdown import outline
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
@@ -89,7 +90,7 @@ class FileReader:
             tags="\n".join(said.tags),
             links=said.links,
             # The long-term note is about what holds, whatever its day.
-            day="" if row.path in LONG_TERM else said.day,
+            day="" if row.path in LONG_TERM else said.day or str(day_of_path(row.path) or ""),
         )
 
     def _read_session(self, row: FileRow, entry: LedgerEntry | None, force: bool) -> FileRow:

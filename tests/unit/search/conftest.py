@@ -14,6 +14,7 @@ from memline.shared.search.request import SearchRequest
 from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.service import retrieve
 from memline.shared.sources.chunking import split
+from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.markdown import outline
 from tests.support.clock import ManualClock
 from tests.support.fake_embedder import FakeEmbedder
@@ -50,7 +51,7 @@ class Notes:
                 chunking="c1",
                 tags=tags,
                 names=names,
-                day=day,
+                day=day or str(day_of_path(path) or ""),
             )
         )
 
