@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from sqlite3 import Connection
-from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -40,9 +39,6 @@ from memline.shared.words import counted
 #: Candidates by words, and by vectors, for each step of `candidateMultiplier`. How many hits are asked for
 #: has no part in it, so that fewer are a prefix of more.
 POOL_STEP = 25
-
-#: Missing words that a notice names; the answer has all of them.
-MOST_NAMED = 12
 
 #: Why a search in a group may find nothing.
 PRIVATE = "; what is private, MEMORY.md and past conversations, was not searched"
@@ -226,9 +222,9 @@ class _Search(Struct):
 
     def hits(self, best: Sequence[int], max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
-        is_missing = {term.typed for term in self.question.terms} - {""} == {*self.words.missing} != set()
+        asked = {term.typed for term in self.question.terms if term.typed}
         is_far = max(self.cosines.values(), default=-1.0) < self.settings.min_score
-        if is_missing and is_far and not self.lifts:
+        if asked and asked.issubset(self.words.missing) and is_far and not self.lifts:
             # Nothing but beginnings and corrected words: a near miss.
             best = best[:1]
         rows, mmr = self._in_order(best), self.settings.hybrid.mmr
@@ -248,6 +244,13 @@ class _Search(Struct):
     def _hit(self, passage: Passage, copies: Sequence[str], quality: float) -> Hit:
         best, words = passage.best, self.words
         part = snippet(passage.lines, words.needles)
+        explanation = self.explain and {
+            "terms": [each.term.label for each in words.lookups if each.weight(best.id)],
+            "sum": round(words.sums.get(best.id, 0.0), fusion.DECIMALS),
+            "cosine": self.cosines.get(best.id),
+            "late": self.late.get(best.id),
+            "rank": 1 + sum(other > self.fused[best.id] for other in self.fused.values()),
+        }
         root = math.sqrt(2 * self.fused[best.id] * quality)
         has_title = not best.title or best.heading.partition(" > ")[0] == best.title
         shown = (passage.start + part.first, passage.start + part.last) if passage.is_of_file else (0, 0)
@@ -264,27 +267,14 @@ class _Search(Struct):
             heading=best.heading if has_title else " > ".join(filter(None, (best.title, best.heading))),
             also_in=tuple(copies),
             matched=matched(part.text, words.needles),
-            explanation=self._explanation(best.id) if self.explain else None,
+            explanation=explanation or None,
         )
 
-    def _explanation(self, chunk_id: int) -> dict[str, Any]:
-        return {
-            "terms": [each.term.label for each in self.words.lookups if each.weight(chunk_id)],
-            "sum": round(self.words.sums.get(chunk_id, 0.0), fusion.DECIMALS),
-            "cosine": self.cosines.get(chunk_id),
-            "late": self.late.get(chunk_id),
-            "rank": 1 + sum(other > self.fused[chunk_id] for other in self.fused.values()),
-        }
-
     def notice(self, hits: Sequence[Hit]) -> str:
-        """Say why the list is as it is: words that no note has, private notes that were not read."""
-        if not hits:
-            return self._reason_of_nothing()
-        missing = self.words.missing
-        named = ", ".join(missing[:MOST_NAMED]) + " …" * (len(missing) > MOST_NAMED)
-        return f"nothing that was searched holds: {named}" if missing else ""
-
-    def _reason_of_nothing(self) -> str:
+        """Say why the list is as it is: words that no note has, or why it is empty."""
+        if hits:
+            missing = ", ".join(self.words.missing)
+            return f"nothing that was searched holds: {missing}" if missing else ""
         if not self.matches.total(CHUNKS):
             return "the index has no notes"
         if self.files == "[]":

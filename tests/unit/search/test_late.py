@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from memline.shared.config.schema import Hybrid, Query
 from memline.shared.embedders import token_vectors
 from memline.shared.search import late
-from memline.shared.search.request import SearchRequest
-from memline.shared.search.service import retrieve
+from tests.unit.search.conftest import ask
 
 #: A direction a word.
 WORDS = ("deploy", "failed", "rollback", "tuesday", "coffee", "reset")
@@ -61,34 +59,16 @@ def test_scores_agree_with_the_formula_written_out():
     assert found == {1: pytest.approx(best, abs=0.02)}
 
 
-SCATTERED = (
-    "The boiler is old. " + "Birds sing in the garden. " * 12 + "Nothing about a valve or the pressure."
-)
-TOGETHER = "The valve of the boiler lost pressure. " + "Birds sing in the garden. " * 14
-
-
-def found(notes, index, **hybrid):
-    request = SearchRequest(query="boiler valve pressure", explain=True)
-    settings = Query(hybrid=Hybrid(**hybrid))
-    return list(retrieve(index, request, settings, embedder=notes.vector_with_tokens).hits)
-
-
-def late_of(hit):
-    assert hit.explanation is not None
-    score = hit.explanation["late"]
-    assert score is None or isinstance(score, float)
-    return score
-
-
 def test_the_note_that_holds_the_words_together_comes_first(notes, index):
-    notes.add("a.md", SCATTERED)
-    notes.add("b.md", TOGETHER)
+    filler = "Birds sing in the garden. " * 13
+    notes.add("a.md", f"The boiler is old. {filler}Nothing about a valve or the pressure.")
+    notes.add("b.md", f"The valve of the boiler lost pressure. {filler}")
     notes.embed()
     notes.give_tokens("a.md", "b.md")
+    question = "boiler valve pressure"
 
-    together, scattered = found(notes, index)
+    together, scattered = ask(index, question, explain=True, embedder=notes.vector_with_tokens).hits
 
     assert (together.path, scattered.path) == ("b.md", "a.md")
-    assert late_of(together) == pytest.approx(1, abs=0.02)
-    assert (late_of(scattered) or 0) < 0.8
-    assert 0 <= scattered.score <= together.score <= 1
+    assert together.explanation["late"] == pytest.approx(1, abs=0.02)
+    assert scattered.explanation["late"] < 0.8

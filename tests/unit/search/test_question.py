@@ -35,13 +35,3 @@ def test_no_question_is_syntax(question):
     for term in analyse(question).terms:
         assert term.match.count('"') % 2 == 0
     assert len(analyse(question).text) <= MAX_CHARS
-
-
-@pytest.mark.parametrize(
-    ("question", "is_day_alone"),
-    [("yesterday", True), ("what happened yesterday", True), ("boat yesterday", False), ("boat", False)],
-)
-def test_a_day_may_be_all_that_is_asked(question, is_day_alone):
-    from datetime import date
-
-    assert analyse(question, date(2026, 3, 12)).is_day_alone is is_day_alone

@@ -12,15 +12,10 @@ from memline.shared.search.results import pattern_of
         (["ERR_CONN", "ERR"], "ERR_CONN_42 err", ["ERR_CONN", "err"]),
         (["art"], "art, start, part_art, art9", ["art", "art"]),
         (["磁盘"], "因为磁盘满了", ["磁盘"]),
-        (["c++"], "c++ and c", ["c++"]),
     ],
 )
 def test_words_are_found_as_the_full_text_index_cuts_them(matched, text, found):
     pattern = pattern_of(matched)
 
     assert pattern is not None and pattern.findall(text) == found
-
-
-@pytest.mark.parametrize("matched", [[], [""]])
-def test_without_words_there_is_no_pattern(matched):
-    assert pattern_of(matched) is None
+    assert pattern_of([""]) is None

@@ -60,10 +60,6 @@ FIRST = {
             ("memory/deploy-notes.md", ...),
         ),
     ),
-    "equal hits come in the order of their paths": (
-        {"c.md": "The same words.", "a.md": "The same words!", "b.md": "The same words?"},
-        {"same words": ("a.md", "b.md", "c.md")},
-    ),
 }
 
 

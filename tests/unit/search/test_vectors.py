@@ -2,8 +2,7 @@ import pytest
 
 from memline.shared.config.schema import Query
 from memline.shared.index import driver
-from memline.shared.search.request import SearchRequest
-from memline.shared.search.service import retrieve
+from tests.unit.search.conftest import ask
 
 WORDS = ["redis", "timeout", "garden", "kestrel", "bread", "flour"]
 WORDS += ["invoice", "train", "ticket", "battery", "solar", "violin"]
@@ -21,17 +20,6 @@ def filled(notes):
     return notes
 
 
-def way_of(index, notes):
-    with index.snapshot():
-        chosen = index.comparison(notes.active, notes.question("x"))
-        return "sqlite-vec" if chosen.matrix is None else "matrix"
-
-
-def ask(index, notes, question, **options):
-    request = SearchRequest(query=question, max_results=20, min_score=0.0, **options)
-    return retrieve(index, request, Query(), embedder=notes.vector).hits
-
-
 QUESTIONS: list[tuple[str, dict[str, str]]] = [
     ("kestrel in the garden", {}),
     ("battery invoice", {"path": "memory/home/**"}),
@@ -42,23 +30,21 @@ QUESTIONS: list[tuple[str, dict[str, str]]] = [
 
 
 @needs_vec
-def test_both_backends_give_the_same_hits(filled, opened):
-    by_matrix = opened(long_lived=True)
-    expected = [ask(by_matrix, filled, question, **options) for question, options in QUESTIONS]
-    assert way_of(by_matrix, filled) == "matrix"
+@pytest.mark.parametrize(("question", "options"), QUESTIONS)
+def test_both_backends_give_the_same_hits(filled, opened, question, options):
+    def hits(index):
+        options_of_all = {"max_results": 20, "settings": Query(min_score=0.0), "embedder": filled.vector}
+        return ask(index, question, **options_of_all, **options).hits
 
-    other = opened()
-    found = [ask(other, filled, question, **options) for question, options in QUESTIONS]
+    by_matrix, by_rows = opened(long_lived=True), opened()
 
-    assert way_of(other, filled) == "sqlite-vec"
-    for mine, theirs in zip(found, expected, strict=True):
-        assert [(hit.citation, hit.snippet) for hit in mine] == [
-            (hit.citation, hit.snippet) for hit in theirs
-        ]
-        assert [hit.score for hit in mine] == pytest.approx([hit.score for hit in theirs], abs=2e-6)
-        assert [hit.vector_score for hit in mine] == pytest.approx(
-            [hit.vector_score for hit in theirs], abs=2e-6
-        )
+    for mine, theirs in zip(hits(by_matrix), hits(by_rows), strict=True):
+        assert (mine.citation, mine.snippet) == (theirs.citation, theirs.snippet)
+        scores = (theirs.score, theirs.vector_score)
+        assert (mine.score, mine.vector_score) == pytest.approx(scores, abs=2e-6)
+    for index, has_matrix in ((by_matrix, True), (by_rows, False)):
+        with index.snapshot():
+            assert (index.comparison(filled.active, bytes(128)).matrix is None) is not has_matrix
 
 
 @needs_vec
