@@ -13,7 +13,6 @@ run, or one of these grew from half of the time to the end.
 import argparse
 import random
 import socket
-import sqlite3
 import sys
 import tempfile
 import time
@@ -23,6 +22,8 @@ from statistics import median
 
 import httpx
 
+from memline.shared.index import driver
+from memline.shared.scheduling import leases
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import LINES, Fleet
 from tests.support.process import running_memline
@@ -70,9 +71,8 @@ def figures(pids, place, redis):
         status = Path(f"/proc/{pid}/status").read_text()
         found[f"MB of {name}"] = int(status.partition("VmRSS:")[2].split()[0]) // 1024
         found[f"handles of {name}"] = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    with closing(sqlite3.connect(place.home / "accounts.sqlite")) as accounts:
-        (found["reservations"],) = accounts.execute("SELECT count(*) FROM reservations").fetchone()
-    found["leases"] = len(place.rows("SELECT token FROM leases"))
+    with driver.reading(place.index_path) as reader:
+        found["leases"] = len(leases.tokens(reader))
     if redis is not None:
         with closing(redis.client()) as asked:
             databases = asked.info("keyspace")

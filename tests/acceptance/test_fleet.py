@@ -1,7 +1,6 @@
 """A fleet as an operator runs it: the lines of the Procfile on a Redis of their own."""
 
 import json
-import os
 import re
 import signal
 
@@ -98,55 +97,6 @@ def test_a_search_does_not_wait_for_a_query_worker_that_was_killed_or_hangs(flee
     assert fleet.queue("query").waiting == 0
 
 
-def test_a_live_edit_is_found_within_seconds_also_while_a_backfill_runs(fleet, notes, provider):
-    write_notes(notes, 0, 150)
-    # Most of a minute for all of them.
-    provider.control({"latency_ms": 3_000})
-    fleet.up_together()
-    fleet.until(lambda: len(provider.requests) > 3, "the backfill")
-
-    notes.write("memory/note-3.md", "# Edited\n\nplugh\n")
-    fleet.until(lambda: found(fleet, "plugh") == ["memory/note-3.md"], "the edit")
-
-    assert fleet.vectors()["wanted"] > 0
-
-
-def test_an_embed_worker_needs_the_queue_the_provider_and_the_key_and_nothing_of_the_disk(
-    fleet, notes, provider, tmp_path
-):
-    texts = write_notes(notes, 0, 20)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    memory = {"provider": "openai", "model": "stub", "remote": {"baseUrl": provider.url, "timeoutSeconds": 5}}
-    config = elsewhere / "config.json5"
-    config.write_text(json.dumps({"agents": {"defaults": {"memorySearch": memory}}}))
-    without_rights = ""
-    if os.geteuid() == 0:
-        # Root is kept out of nothing: the files belong to another user, and this one has no powers over him.
-        for folder in (notes.workspace, notes.home):
-            folder.mkdir(exist_ok=True)
-            os.chown(folder, 65534, 65534)
-            folder.chmod(0o700)
-        without_rights = "setpriv --bounding-set -all --inh-caps -all"
-
-    fleet.start("watch", "chunk", "store")
-    fleet.start(
-        "embed",
-        env={
-            "HOME": str(elsewhere),
-            "MEMLINE_CONFIG": str(config),
-            "MEMLINE_HOME": str(elsewhere / "home"),
-            "MEMLINE_QUEUE_NAME": fleet.address.name,
-            "OPENAI_API_KEY": "sk-test",
-        },
-        before=without_rights,
-    )
-
-    fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
-    assert not (elsewhere / "home").exists()
-    assert all(request.headers["authorization"] == "Bearer sk-test" for request in provider.requests)
-
-
 def test_a_second_store_process_takes_over_when_the_first_dies(fleet, notes, provider, tmp_path):
     texts = write_notes(notes, 0, 20)
     fleet.up()
@@ -214,22 +164,6 @@ def test_a_third_signal_ends_a_worker_at_once(fleet, notes, provider):
     assert fleet.ended("embed") == -signal.SIGTERM
 
 
-def test_roles_that_share_a_process_do_the_work_of_a_fleet(fleet, notes, provider, tmp_path):
-    texts = write_notes(notes, 0, 100)
-    fleet.start("all", line="memline worker chunk embed store query --threads 3")
-    fleet.start("watch")
-    fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
-
-    (worker,) = fleet.run("queue", "--json").json["workers"]
-    assert (worker["role"], worker["threads"]) == ("chunk+embed+store+query", 10)
-    assert found(fleet, "word7x1x7") == ["memory/note-7.md"]
-    fleet.until(lambda: fleet.queue("query").rate_per_minute > 0, "the count of the question")
-    fleet.terminate("all")
-    assert fleet.ended("all") == 0
-    assert_as_undisturbed(notes, tmp_path)
-    assert_paid_once(provider)
-
-
 def test_all_processes_write_lines_of_one_format_that_name_message_queue_agent_and_path(notes, redis_server):
     texts = write_notes(notes, 0, 5)
     with Fleet(notes, redis_server.url, MEMLINE_LOG_LEVEL="DEBUG") as fleet:
@@ -246,17 +180,6 @@ def test_all_processes_write_lines_of_one_format_that_name_message_queue_agent_a
     assert [line for line in lines if not LINE.fullmatch(line)] == []
     assert len(stored) == 1
     assert re.search(r" queue=store message_id=[\w-]+ actor=store_files agent=main ", stored[0])
-
-
-def test_the_log_is_json_when_it_is_asked_for(notes, redis_server):
-    texts = write_notes(notes, 0, 2)
-    with Fleet(notes, redis_server.url, MEMLINE_LOG_FORMAT="json", MEMLINE_LOG_LEVEL="DEBUG") as fleet:
-        fleet.up_together()
-        fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
-        lines = [json.loads(line) for line in fleet.logs()]
-
-    (stored,) = [one for one in lines if one["event"] == "file.stored" and one["path"] == "memory/note-1.md"]
-    assert stored["queue"] == "store" and stored["agent"] == "main" and stored["message_id"]
 
 
 def test_notes_are_never_part_of_the_log(fleet, notes):

@@ -46,16 +46,6 @@ def assert_refused(fleet, *words):
     assert not [line for line in fleet.logs() if SECRET in line]
 
 
-def test_without_a_redis_everybody_says_so_and_search_goes_on(notes):
-    write_notes(notes, 0, 2)
-    fleet = Fleet(notes, "redis://127.0.0.1:1/0")
-    with fleet:
-        assert_refused(fleet, "Redis at redis://127.0.0.1:1/0 cannot be reached", "redis-server")
-        ran = fleet.run("search", "word1x1x7", "--json")
-
-    assert [hit["path"] for hit in ran.json["results"]] == ["memory/note-1.md"]
-
-
 def test_a_wrong_password_is_told_and_never_shown(notes, tmp_path):
     write_notes(notes, 0, 2)
     with RedisServer(tmp_path / "redis", password=SECRET) as running:
@@ -199,7 +189,7 @@ def test_dead_messages_are_put_back_or_dropped_by_what_they_are(fleet, notes, re
     moved = fleet.run("queue", "requeue", "--json")
 
     assert (dropped.json, in_vain.json, moved.json) == (
-        {"dropped": 1, "paidAnswers": 0},
+        {"dropped": 1},
         {"requeued": 1},
         {"requeued": 1},
     )
@@ -229,24 +219,12 @@ def test_an_old_question_is_not_answered_and_leaves_nothing(fleet, notes, redis_
     fleet.up_together()
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
 
-    late = RunQuery(agent="main", query="word1x1x7", reply_to="box")
+    late = RunQuery(agent="main", query="word1x1x7", reply_to="box", until=1.0)
     put(fleet, "query", envelope(late))
     fleet.until(lambda: fleet.queue("query").in_flight == fleet.queue("query").waiting == 0, "its end")
 
     assert redis_server.ask("KEYS", "memline:*:reply:*") == []
     assert fleet.dead() == []
-
-
-def test_a_process_that_is_started_before_redis_says_so_and_works_when_it_is_started_again(
-    notes, redis_server
-):
-    redis_server.kill()
-    with Fleet(notes, redis_server.url) as fleet:
-        fleet.start("embed")
-        assert fleet.ended("embed") != 0
-        redis_server.start()
-        fleet.start("embed")
-        fleet.until_alive("embed")
 
 
 def test_a_client_that_is_no_redis_is_no_crash(notes, provider):

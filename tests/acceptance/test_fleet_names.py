@@ -21,28 +21,6 @@ def homes(tmp_path):
     return ours, theirs
 
 
-def test_two_homes_on_one_redis_see_nothing_of_each_other(homes, redis_server):
-    with Fleet(homes[0], redis_server.url) as ours, Fleet(homes[1], redis_server.url) as theirs:
-        theirs.start("chunk")
-        theirs.until_alive("chunk")
-        ours.start("chunk", "store", "query")
-        ours.until_alive("chunk", "store", "query")
-
-        assert ours.run("index").status == 0
-        missing = theirs.run("index")
-        theirs.start("store", "query")
-        theirs.until_alive("chunk", "store", "query")
-        assert theirs.run("index").status == 0
-
-        for fleet, own, other in ((ours, "word1", "word2"), (theirs, "word2", "word1")):
-            listed = fleet.run("queue", "--json").json
-            assert [worker["role"] for worker in listed["workers"]] == ["chunk", "query", "store"]
-            assert found(fleet, own) and not found(fleet, other)
-
-    assert missing.status != 0
-    assert "no worker takes messages from the queue 'store'" in missing.stderr
-
-
 def found(fleet, word):
     hits = fleet.run("search", word, "--min-score", "0", "--json").json["results"]
     return any(word in hit["snippet"] for hit in hits)

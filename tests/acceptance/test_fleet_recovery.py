@@ -1,6 +1,5 @@
 """kill -9 of anything at any moment, Redis too: nothing is lost, nothing half done, nothing paid twice."""
 
-import random
 import signal
 import time
 from contextlib import closing, contextmanager
@@ -9,7 +8,6 @@ import pytest
 
 from tests.acceptance.conftest import LEASE_S, ROWS, write_notes
 from tests.support.fleet import LINES, Fleet
-from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import assert_as_undisturbed, assert_paid_once
 
 #: Requests a worker process has in the air at most, one a thread: what its end may cost.
@@ -57,60 +55,6 @@ def test_any_process_may_be_killed_in_the_middle_and_all_is_done_soon_after_its_
     assert_as_undisturbed(notes, tmp_path)
     assert_paid_once(provider, at_most=IN_THE_AIR * ROWS if name == "embed" else 0)
     assert fleet.dead() == []
-
-
-def test_twenty_kills_at_random_moments_end_as_if_they_had_not_been(fleet, notes, provider, tmp_path):
-    dice = random.Random(20)
-    texts = write_notes(notes, 0, 10)
-    provider.control({"latency_ms": 200})
-    fleet.up("embed-2")
-    labels = [*LINES, "embed-2"]
-    embeds_killed = 0
-
-    for number in range(20):
-        texts += write_notes(notes, 10 * (number + 1), 10)
-        time.sleep(dice.uniform(0.1, 0.6))
-        label = dice.choice(labels)
-        embeds_killed += label.startswith("embed")
-        fleet.restart(label)
-    provider.control({"latency_ms": 20})
-
-    until_done(fleet, texts)
-    assert_as_undisturbed(notes, tmp_path)
-    assert_paid_once(provider, at_most=embeds_killed * IN_THE_AIR * ROWS)
-    assert fleet.dead() == []
-
-
-@pytest.fixture(params=[True, False], ids=["with its data", "without its data"])
-def mortal_redis(request, tmp_path):
-    with RedisServer(tmp_path / "mortal", keeps_data=request.param) as running:
-        yield running
-
-
-def test_redis_may_be_killed_and_started_again_five_times(notes, provider, mortal_redis, tmp_path):
-    dice = random.Random(5)
-    texts = write_notes(notes, 0, 30)
-    provider.control({"latency_ms": 150})
-    with Fleet(notes, mortal_redis.url, lease_s=LEASE_S) as fleet:
-        fleet.up()
-        for number in range(5):
-            seen = len(provider.requests)
-            texts += write_notes(notes, 30 * (number + 1), 30)
-            fleet.until(lambda seen=seen: len(provider.requests) > seen + 4, "work to disturb")  # type: ignore[misc]
-            mortal_redis.kill()
-            time.sleep(dice.uniform(0.1, 1.5))
-            mortal_redis.restart()
-        provider.control({"latency_ms": 20})
-
-        until_done(fleet, texts)
-        assert_as_undisturbed(notes, tmp_path)
-        # What comes from the provider while Redis is away waits in its worker and is delivered. Only answers
-        # that lay in a Redis without a memory are gone.
-        assert_paid_once(provider, at_most=0 if mortal_redis.keeps_data else 5 * OUT * ROWS)
-        assert fleet.dead() == []
-        assert all(fleet.is_running(label) for label in LINES)
-        # dramatiq names a message that it cannot acknowledge by all of its content.
-        assert not [line for line in fleet.logs() if "word" in line]
 
 
 def test_a_flushed_redis_costs_one_lease_and_no_vector(

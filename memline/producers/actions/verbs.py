@@ -260,13 +260,9 @@ def drop(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None 
     if not error and not ids:
         raise BadRequest("name the messages", hint="name them with --error or --id")
     url = queue_url(asker.settings)
-    chosen = dead_letters.listed(url, agent=asker.agent, error=error, ids=ids)
-    count, paid = dead_letters.drop(url, chosen), sum(each.is_paid_answer for each in chosen)
-    words = [f"{counted(count, 'message')} removed."]
-    if paid:
-        lost = f"Lost with them: {counted(paid, 'paid answer')}."
-        words.append(f"{lost} Texts that have no vector yet are sent, and paid for, again.")
-    return Done(value={"dropped": count, "paidAnswers": paid}, words=tuple(words), audit={"count": count})
+    count = dead_letters.drop(url, dead_letters.listed(url, agent=asker.agent, error=error, ids=ids))
+    words = f"{counted(count, 'message')} removed."
+    return Done(value={"dropped": count}, words=(words,), audit={"count": count})
 
 
 def requeue(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None = None) -> Done:

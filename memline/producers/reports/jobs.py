@@ -140,7 +140,7 @@ def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
     """Report these jobs of an index, in their order."""
     # Both at one moment, or a text that was just embedded would count in both.
     with driver.snapshot(facts.index):
-        opened, left = facts.jobs, facts.left
+        opened, left = facts.jobs, jobs.left(facts.index)
     rate = meta.recent_rate(facts.index, facts.now)
     stop, findings = sending(facts), check(facts)
     reports = {}

@@ -20,7 +20,7 @@ from memline.shared.index import batches, driver, hold, identities, jobs, ledger
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.batches import Batch
 from memline.shared.index.identities import IdentityRow
-from memline.shared.index.jobs import Job, Left
+from memline.shared.index.jobs import Job
 from memline.shared.index.rows import LedgerEntry
 from memline.shared.index.vectors import Backlog
 from memline.shared.queue.fleet import Fleet, fleet_at
@@ -161,11 +161,6 @@ class Facts:
     def jobs(self) -> list[Job]:
         """The jobs that are running or paused, oldest first."""
         return jobs.open_jobs(self.index)
-
-    @cached_property
-    def left(self) -> dict[int, Left]:
-        """What each job has not done, by its row id."""
-        return jobs.left(self.index) if self.jobs else {}
 
     @cached_property
     def batches(self) -> list[Batch]:

@@ -113,15 +113,9 @@ def rate_limited(facts: Facts) -> Iterator[Finding]:
 
 
 def model_differs(facts: Facts) -> Iterator[Finding]:
-    """The settings choose another model than the index has, or the index changes to it."""
+    """The settings choose another model than the index has."""
     if facts.model.reason:
         yield warning("model_differs", facts.model.reason, facts.catch_up, facts.choice.provider)
-    for job in facts.jobs:
-        left = facts.left.get(job.id)
-        is_of_model = job.kind == jobs.MODEL and facts.target and job.identity_id == facts.target.id
-        if is_of_model and left is not None and left.texts:
-            what = f"the model changes to {job.what}: {counted(left.texts, 'text')} to embed"
-            yield note("model_differs", what, f"memline jobs pause {job.token}", job.token)
 
 
 def text_refused(facts: Facts) -> Iterator[Finding]:
@@ -150,28 +144,23 @@ def batch_blocked(facts: Facts) -> Iterator[Finding]:
 
 
 def in_batch(facts: Facts) -> Iterator[Finding]:
-    """Texts are at a provider's Batch API."""
-    sent = [each for each in facts.batches if each.job_id and _is_sent(each)]
-    if sent and facts.texts_in_batches:
-        states = ", ".join(f"{batch.job_id} {batch.provider_state}".strip() for batch in sent)
-        what = f"{counted(facts.texts_in_batches, 'text', 'are')} in {counted(len(sent), 'batch')}"
-        what += f" at {facts.provider}" * bool(facts.provider)
-        if done := sum(batch.rows_done for batch in sent):
-            what += f" ({done:,} done there)"
-        yield note("in_batch", f"{what}: {states}", "memline jobs")
-    elif facts.batches:
-        yield note("in_batch", "a batch is being sent or stored")
+    """Texts are at a provider's Batch API, or on their way."""
+    if facts.batches:
+        states = ", ".join(
+            f"{each.job_id} {each.provider_state or each.state}".strip() for each in facts.batches
+        )
+        what = f"{counted(facts.texts_in_batches, 'text', 'are')} in {counted(len(facts.batches), 'batch')}"
+        yield note(
+            "in_batch", f"{what}{f' at {facts.provider}' * bool(facts.provider)}: {states}", "memline jobs"
+        )
 
 
 def job_paused(facts: Facts) -> Iterator[Finding]:
     """A person paused a job."""
     for job in facts.jobs:
-        left = facts.left.get(job.id)
-        if job.state == jobs.PAUSED and left is not None:
-            files, texts = counted(left.files, "file"), counted(left.texts, "text")
-            what = f"job {job.token} is paused; {files} and {texts} are pending for it"
-            level, action = WARNING if left.files or left.texts else NOTE, f"memline jobs resume {job.token}"
-            yield Finding(code="job_paused", level=level, what=what, action=action, subject=job.token)
+        if job.state == jobs.PAUSED:
+            what, action = f"job {job.token} is paused", f"memline jobs resume {job.token}"
+            yield warning("job_paused", what, action, job.token)
 
 
 def vectors_behind(facts: Facts) -> Iterator[Finding]:

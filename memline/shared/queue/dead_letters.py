@@ -42,8 +42,6 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float
     #: The message as it was sent.
     content: bytes
-    #: Whether it has vectors that are paid for, and are nowhere else.
-    is_paid_answer: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -95,7 +93,7 @@ def requeue(address: QueueAddress, letters: Sequence[DeadLetter]) -> int:
 def drop(address: QueueAddress, letters: Sequence[DeadLetter]) -> int:
     """Remove dead letters for good; returns how many were still there.
 
-    What they are about is in the rows, and is sent again where it is still wanted; see `is_paid_answer`.
+    What they are about is in the rows, and is sent, and paid for, again where it is still wanted.
     """
     return _remove(address, letters, is_put_back=False)
 
@@ -150,7 +148,4 @@ def _read(client: FleetClient, queue: str, dead: Sequence[tuple[bytes, float]]) 
             error=error.decode() if error else f"no worker knows the actor {envelope.actor_name!r}",
             age_s=max(0.0, now - at_ms / 1000),
             content=msgspec.msgpack.encode(msgspec.structs.asdict(as_new)),
-            is_paid_answer=any(
-                isinstance(each, dict) and bool(each.get("vectors")) for each in envelope.args
-            ),
         )

@@ -81,7 +81,7 @@ def test_an_index_run_says_which_job_is_paused(place, job):
 
     report = place.index()
 
-    assert f"job {job} is paused; 1 file" in report.warning
+    assert f"job {job} is paused" in report.warning
     assert report.action == f"memline jobs resume {job}"
     assert report.failed
 

@@ -61,14 +61,6 @@ def test_trouble_that_passes_is_waited_for_and_logged_once_in_a_while(monkeypatc
     assert [record.message for record in caplog.records] == ["redis.waited_for"]
 
 
-def test_without_a_time_to_wait_there_is_one_try():
-    call = Flaky(5)
-
-    with pytest.raises(QueueError, match="cannot be reached"):
-        RetryPolicy()(call)
-    assert call.calls == 1
-
-
 def test_the_wait_ends_for_calls_that_wait_already_when_the_process_must_end():
     policy = RetryPolicy(max_wait_s=600)
     errors = []

@@ -5,14 +5,13 @@ from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
-from msgspec.structs import replace
 
 from memline.producers.reports.jobs import listed, named
 from memline.shared.errors import JobUnknown
 from memline.shared.index import jobs, meta
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
-from tests.support.index_rows import CAPS, MODEL_A, answer, file_row, lease_all, make_job, retarget
+from tests.support.index_rows import MODEL_A, answer, file_row, lease_all, make_job, retarget
 
 
 @pytest.fixture
@@ -49,22 +48,6 @@ def test_what_is_to_come_is_estimated_by_the_files_read_so_far(place, writer):
     assert report["texts"] == {"done": 2, "left": 2, "failed": 0, "total": 4, "expected": 20}
     assert 9 <= report["etaSeconds"] < 19, "eighteen texts at one or two a second"
     assert report["progress"].startswith("2 of 10 files read, 2 of 4 texts embedded, total about 20, ")
-
-
-def test_texts_and_what_is_left_of_them_are_read_at_one_moment(place, writer, monkeypatch):
-    job = make_job(writer, "0.md", now_ns=1)
-    writer.store_file(file_row("0.md", *(f"text {number}" for number in range(10))), job=job.token)
-    left = jobs.left
-
-    def answered_meanwhile(reader):
-        found = left(reader)
-        answer(writer, writer.lease(replace(CAPS, max_rows=4), credits=1, only_full=False))
-        return found
-
-    monkeypatch.setattr(jobs, "left", answered_meanwhile)
-    (report,) = shown(place)
-
-    assert report["texts"]["done"] + report["texts"]["left"] == 10
 
 
 def test_a_later_job_waits_for_the_older_ones(place, writer):

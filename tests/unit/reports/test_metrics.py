@@ -148,16 +148,6 @@ def test_an_unreachable_redis_hides_no_rows(place, monkeypatch):
     assert not any(name.startswith("queue") for name in found)
 
 
-def test_a_damaged_index_hides_no_queues(place):
-    place.index_path.parent.mkdir(parents=True)
-    place.index_path.write_bytes(b"damaged" * 1_000)
-
-    found = scraped(place)
-
-    assert found['index_up{agent="main"}'] == 0
-    assert found["redis_up"] == 1
-
-
 def test_every_metric_is_in_the_operators_page_with_the_same_words():
     text = (ROOT / "docs" / "fleet.md").read_text("utf-8")
 

@@ -2,13 +2,11 @@ import threading
 
 import pytest
 
-from memline.producers.backends import IndexReport
 from memline.producers.runs import in_process
 from memline.producers.runs.in_process import InProcessWorkers
 from memline.shared.errors import IndexCorrupt, QueueError
 from memline.shared.queue.feed import enqueue_files
 from memline.workers import context, lifecycle
-from tests.support import process
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
 
@@ -81,19 +79,6 @@ def test_workers_wait_for_the_end_of_those_that_run_in_this_process(place):
     assert entered.is_set()
 
 
-def test_runs_of_several_threads_end_well(place):
-    place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
-    reports = list[IndexReport]()
-    runs = [threading.Thread(target=lambda: reports.append(place.index(force=True))) for _ in range(4)]
-
-    for run in runs:
-        run.start()
-    for run in runs:
-        run.join()
-
-    assert [(report.files["failed"], report.failed) for report in reports] == [(0, False)] * 4
-
-
 def test_workers_that_cannot_start_keep_no_others_from_it(place, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(lifecycle, "import_module", lambda _: 1 / 0)
@@ -102,34 +87,3 @@ def test_workers_that_cannot_start_keep_no_others_from_it(place, monkeypatch):
 
     with InProcessWorkers(place.settings) as workers:
         assert not workers.check()
-
-
-def test_the_threads_of_a_command_share_one_heap_and_those_of_another_program_do_not(place):
-    # glibc tells of its heaps; another C library has no such call, and no heap a thread.
-    count = """
-import atexit, ctypes, os
-def tell():
-    libc, out = ctypes.CDLL(None), os.path.join(os.environ["HOME"], "heaps")
-    libc.fopen.restype = ctypes.c_void_p
-    file = ctypes.c_void_p(libc.fopen(out.encode(), b"w"))
-    if hasattr(libc, "malloc_info"):
-        libc.malloc_info(0, file)
-    libc.fclose(file)
-    print("heaps", open(out).read().count("<heap nr="))
-atexit.register(tell)
-"""
-    place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
-    env = {"HOME": str(place.folder)}
-
-    own = place.run("index", env=env, before=count)
-    foreign = process.python(
-        f"""{count}
-from memline import Memory
-Memory({str(place.workspace)!r}, home={str(place.folder / "other")!r}).index()
-""",
-        env=env,
-    )
-
-    heaps = [int(done.stdout.split()[-1]) for done in (own, foreign)]
-    assert heaps[0] in (0, 1), own
-    assert heaps[1] == 0 or heaps[1] > 1, foreign

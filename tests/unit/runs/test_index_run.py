@@ -20,17 +20,6 @@ def test_a_run_reports_files_chunks_and_that_only_words_are_searched(place):
     assert report.failed
 
 
-def test_a_run_and_the_status_count_the_same_files(place):
-    place.write("memory/empty.md", "")
-    (place.workspace / "memory/link.md").symlink_to("empty.md")
-
-    first, again = place.index().files, place.index().files
-    status = place.call("status", "--json").json[0]
-
-    assert (first["added"], again["added"], again["unchanged"]) == (1, 0, 1)
-    assert (status["status"]["files"], status["scan"]["totalFiles"]) == (again["unchanged"], again["seen"])
-
-
 def test_a_run_that_finds_nothing_to_do_starts_no_workers(place, monkeypatch):
     place.index()
     monkeypatch.setattr(IndexRun, "work", lambda *_, **__: pytest.fail("workers were started"))
@@ -38,16 +27,6 @@ def test_a_run_that_finds_nothing_to_do_starts_no_workers(place, monkeypatch):
     report = place.index()
 
     assert (report.failed, report.files["unchanged"]) == (False, 1)
-
-
-def test_a_named_provider_without_a_key_is_a_failed_run_with_the_next_step(place):
-    place.configure(provider="openai")
-
-    report = place.index()
-
-    assert report.failed
-    assert "No API key" in report.warning
-    assert "OPENAI_API_KEY" in report.action
 
 
 def test_an_index_that_is_replaced_again_and_again_ends_the_run(place, monkeypatch):

@@ -1,8 +1,6 @@
 import pytest
 
-from memline.shared.errors import QueueError
 from memline.shared.queue.messages import MessageRefused
-from memline.workers import context as workers_context
 
 
 class Resource:
@@ -59,10 +57,3 @@ def test_an_index_that_was_replaced_is_opened_anew(context):
 
     assert new is not old and new.path.exists()
     assert context.writer("main") is new
-
-
-def test_a_process_without_a_context_says_how_workers_are_started():
-    with pytest.raises(QueueError) as error:
-        workers_context.current()
-
-    assert "memline worker" in error.value.hint

@@ -103,15 +103,6 @@ def test_without_a_place_within_the_limits_of_a_key_the_texts_of_any_agent_go_ba
     assert failure.retry_after_s is not None and 50 < failure.retry_after_s < 62
 
 
-def test_a_time_that_the_provider_asked_for_is_not_called_a_limit(context, identity, sent):
-    context.limits.cool_down(account(context), 500.0)
-
-    work(embed.embed_texts, request(identity))
-
-    (failed,) = sent[-1].failed
-    assert (failed.failure.kind, failed.failure.error) == ("unsent", "openai asked to wait (429)")
-
-
 @pytest.fixture
 def no_call(monkeypatch):
     """Fail where the provider is called."""
