@@ -44,10 +44,10 @@ from memline.shared.index.driver import (
 )
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import embed_results, health, leases, model_change
+from memline.shared.scheduling import health, leases, model_change
 from memline.shared.scheduling.budget import Budget, Charge
-from memline.shared.scheduling.embed_results import Failure, Usage
 from memline.shared.scheduling.health import Health
+from memline.shared.scheduling.leases import Failure, Usage
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sync.plan import refuse_other_workspace
 
@@ -205,7 +205,7 @@ class IndexWriter:
     ) -> int:
         """Store vectors, and search the new model when they complete it; returns how many were new."""
         with self.session() as (connection, now):
-            stored = embed_results.store_vectors(self.accounts, identity, lease, rows, learned, now)
+            stored = leases.store_vectors(self.accounts, identity, lease, rows, learned, now)
             row = identities.by_key(connection, identity.key) if any(row.tokens for row in rows) else None
             if row is not None:
                 token_rows.fit(connection, row.id)
@@ -250,9 +250,9 @@ class IndexWriter:
     def record_failure(
         self, identity: Identity, lease: str, hashes: Sequence[bytes], failure: Failure, learned: LearnedCaps
     ) -> None:
-        """Record why texts got no vector; see `shared.scheduling.embed_results.record_failure`."""
+        """Record why texts got no vector; see `shared.scheduling.leases.record_failure`."""
         with self.session() as (connection, now):
-            embed_results.record_failure(self.accounts, identity, lease, hashes, failure, learned, now)
+            leases.record_failure(self.accounts, identity, lease, hashes, failure, learned, now)
             self._settle(connection, now)
 
     def lease(

@@ -7,8 +7,7 @@ import re
 from array import array
 from hashlib import blake2b
 
-from memline.shared.embedders.protocol import Identity
-from memline.shared.embedders.vector_checks import unit_vector
+from memline.shared.embedders.protocol import Identity, unit_vector
 from memline.shared.providers import RequestCaps
 
 #: Words whose features are remembered; beyond it the memory starts anew (about 1 kB a word).

@@ -12,7 +12,7 @@ from memline.shared.index.matrix import VectorMatrix
 from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health, model_change
-from memline.shared.scheduling.embed_results import Failure
+from memline.shared.scheduling.leases import Failure
 
 MODEL_A = Identity(provider="openai", model="a")
 MODEL_B = Identity(provider="openai", model="b")

@@ -24,8 +24,8 @@ from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.config.schema import Batch as BatchSettings
 from memline.shared.embedders.choice import choose_for_identity
+from memline.shared.embedders.protocol import unit_vector
 from memline.shared.embedders.provider_errors import is_of_account
-from memline.shared.embedders.vector_checks import unit_vector
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError
 from memline.shared.index import batches
 from memline.shared.index.accounts import Accounts
@@ -33,7 +33,7 @@ from memline.shared.index.batches import FAILURES, LOST, PARTIAL, Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import LearnedCaps, VectorRow
-from memline.shared.scheduling import embed_results, health, model_change
+from memline.shared.scheduling import health, leases, model_change
 from memline.shared.scheduling.budget import BATCH, Budget, Charge, day_of
 
 #: Times in a row a step fails before the batch is given up, if no job may exist; with the waits between them,
@@ -287,7 +287,7 @@ class Life(msgspec.Struct, kw_only=True):
         usual = max(sizes, key=sizes.__getitem__, default=0)
         if good := [row for row in piece if len(row.vector) == usual]:
             now, identity = self.clock.now(), self.model.identity
-            embed_results.store_vectors(self.accounts, identity, self.token, good, LearnedCaps(), now)
+            leases.store_vectors(self.accounts, identity, self.token, good, LearnedCaps(), now)
         return {row.hash.hex(): row.hash for row in piece if len(row.vector) != usual}
 
     @property

@@ -24,8 +24,8 @@ from memline.shared.clock import Clock
 from memline.shared.embedders import remote
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.http import HttpClient
+from memline.shared.embedders.protocol import Values
 from memline.shared.embedders.provider_errors import redact_line
-from memline.shared.embedders.vector_checks import Values
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater, ProviderStop
 from memline.shared.values import as_dict, as_list, as_text
 

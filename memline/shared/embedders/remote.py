@@ -17,8 +17,14 @@ import msgspec
 from memline.shared.clock import Clock
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.http import HttpClient, Reply
-from memline.shared.embedders.protocol import Embedder, Identity, current_call
-from memline.shared.embedders.vector_checks import FLOAT_BYTES, Values, unit_vectors
+from memline.shared.embedders.protocol import (
+    FLOAT_BYTES,
+    Embedder,
+    Identity,
+    Values,
+    current_call,
+    unit_vectors,
+)
 from memline.shared.errors import ProviderBrokenAnswer
 from memline.shared.providers import GEMINI_PROMPTS, known_dims
 from memline.shared.values import as_dict

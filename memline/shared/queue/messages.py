@@ -14,8 +14,7 @@ import msgspec
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
-from memline.shared.scheduling.embed_results import Failure, Usage
-from memline.shared.scheduling.leases import Request
+from memline.shared.scheduling.leases import Failure, Request, Usage
 
 #: Version of the contract. Raised when a worker of another release could misread a message.
 VERSION = 2

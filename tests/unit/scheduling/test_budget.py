@@ -14,7 +14,7 @@ from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling.budget import NO_PRICE, QUESTIONS, TEXTS_SHARE, Budget, Charge, spent
-from memline.shared.scheduling.embed_results import Usage
+from memline.shared.scheduling.leases import Usage
 from memline.shared.sources.tokens import estimate_tokens
 from tests.support.clock import ManualClock
 from tests.support.index_rows import MODEL_A, answer, fail, file_row, retarget

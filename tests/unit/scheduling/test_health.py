@@ -9,8 +9,8 @@ from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health
-from memline.shared.scheduling.embed_results import Failure
 from memline.shared.scheduling.health import GROW_AFTER, LONGEST_S, REQUEST_RULES, Health
+from memline.shared.scheduling.leases import Failure
 from tests.support.clock import ManualClock
 from tests.support.index_rows import MODEL_A, answer, file_row, retarget
 

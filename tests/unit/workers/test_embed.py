@@ -11,8 +11,7 @@ from memline.shared.errors import (
 from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import LearnedCaps, TextRow
 from memline.shared.queue.messages import EmbedTexts
-from memline.shared.scheduling.embed_results import Usage
-from memline.shared.scheduling.leases import CLOCKS_S, Request
+from memline.shared.scheduling.leases import CLOCKS_S, Request, Usage
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S
 from memline.workers import embed
 from tests.unit.workers.conftest import work

@@ -23,7 +23,7 @@ from memline.shared.embedders import token_vectors
 from memline.shared.embedders.local.gguf import pooling_of
 from memline.shared.embedders.local.model import MAX_WINDOW_TOKENS, EmbeddingModel, Floats, pooled
 from memline.shared.embedders.local.model_file import LLAMA
-from memline.shared.embedders.vector_checks import FLOAT_BYTES
+from memline.shared.embedders.protocol import FLOAT_BYTES
 from memline.shared.errors import ProviderBrokenAnswer, ProviderStop
 
 #: `llama_flash_attn_type` that demands flash attention: twice as fast on a CPU.

@@ -22,8 +22,7 @@ import numpy as np
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.local.model_file import FAMILIES, FIRST, LAST, engine_of
-from memline.shared.embedders.protocol import Embedder, Identity, LateVector
-from memline.shared.embedders.vector_checks import FLOAT_BYTES, unit_vector
+from memline.shared.embedders.protocol import FLOAT_BYTES, Embedder, Identity, LateVector, unit_vector
 from memline.shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderRefused, ProviderStop
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]

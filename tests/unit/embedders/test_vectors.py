@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from memline.shared.embedders.vector_checks import NUMPY_WORTH_ROWS, unit_vector, unit_vectors
+from memline.shared.embedders.protocol import NUMPY_WORTH_ROWS, unit_vector, unit_vectors
 from memline.shared.errors import ProviderBrokenAnswer
 
 
