@@ -1,6 +1,5 @@
 """Every command as a script uses it: JSON with all keys of the contract, exit codes, the next step."""
 
-import json
 import os
 import signal
 
@@ -12,33 +11,6 @@ from tests.support.workspace import paths, remote, until
 pytestmark = pytest.mark.place(
     files={"MEMORY.md": "# Long term\n\nThe team chose Redis for the queue.\n"}, notes=2
 )
-
-
-def test_the_json_of_the_other_commands_can_be_read(place, server):
-    place.configure(**remote(server.url))
-    place.index()
-
-    (deep,) = _json(place.call("status", "--deep", "--json"))
-    place.write("memory/new.md", "# New\n\nxyzzy\n")
-    (plan,) = _json(place.call("reindex", "--plan", "--json"))
-    (indexed,) = _json(place.call("status", "--index", "--json"))
-    (verbose,) = _json(place.call("status", "--verbose", "--json"))
-    doctor = _json(place.call("doctor", "--json"))
-    config = _json(place.call("config", "show", "--json"))
-    check = _json(place.call("config", "check", "--json"))
-    explained = _json(place.call("search", "redis queue", "--explain", "--json"))
-
-    assert deep["embeddingProbe"]["ok"] is True
-    assert (plan["files"], plan["texts"], plan["cached"]) == (1, 1, 0)
-    assert indexed["status"]["files"] == 4
-    assert indexed["embeddingProbe"]["ok"] is True
-    assert verbose["files"] == []
-    assert {finding["level"] for finding in doctor} <= {"ok", "warning", "problem"}
-    assert all(finding["what"] for finding in doctor)
-    assert config["agents"][0]["memorySearch"]
-    assert "sk-test" not in json.dumps(config)
-    assert check["problems"] == []
-    assert explained["results"][0]["explain"]["terms"]
 
 
 def test_a_failed_index_is_a_report_too(place, server):
@@ -54,49 +26,6 @@ def test_a_failed_index_is_a_report_too(place, server):
     assert report["vectors"]["failed"] == 1
     assert all(failure["reason"] and ("path" in failure) for failure in report["failures"])
     assert any(len(failure.get("textHash", "")) == 64 for failure in report["failures"])
-
-
-@pytest.mark.parametrize(
-    ("args", "status", "said"),
-    [
-        (("search",), 2, "a question is missing"),
-        (("search", ""), 2, "must not be empty"),
-        (("get", "MEMORY.md", "--from", "99"), 1, "MEMORY.md has 3 lines, and no line 99"),
-        (("get", "MEMORY.md#L99"), 1, "MEMORY.md has 3 lines, and no line 99"),
-        (("search", "x", "--max-results", "0"), 2, "max-results"),
-        (("search", "x", "--since", "soonish"), 2, "since is not a valid date"),
-        (("serach", "x"), 2, "search"),
-        (("get",), 2, "PATH"),
-        (("get", "memory/none.md"), 1, "Error: memory/none.md does not exist\nTry: use a path"),
-        (("reindex",), 1, "config.json5 --home "),
-        (("--config", "/nowhere.json5", "status"), 2, "/nowhere.json5"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_wrong_use_ends_with_its_status_and_says_what_is_wrong(place, args, status, said):
-    ran = place.call(*args)
-
-    assert ran.status == status, ran.stderr
-    assert said in ran.stderr
-    assert ran.stdout == ""
-    assert "Traceback" not in ran.stderr
-
-
-def test_a_key_that_is_missing_is_said_with_the_way_to_give_it_and_keywords_are_searched(
-    place,
-):
-    place.configure(provider="openai")
-
-    index = place.call("index")
-    search = place.call("search", "redis queue", "--json")
-
-    assert index.status == 1
-    assert 'No API key found for provider "openai"' in index.stderr
-    assert "OPENAI_API_KEY" in index.stderr
-    assert search.status == 0
-    assert search.json["results"][0]["path"] == "MEMORY.md"
-    assert search.json["warning"]
-    assert "OPENAI_API_KEY" in search.json["action"]
 
 
 def test_get_says_why_a_note_of_the_memory_cannot_be_read(place):
@@ -215,8 +144,3 @@ def test_an_edit_that_keeps_size_and_time_is_seen_and_other_files_are_not_paid_a
     assert (report.files["changed"], report.vectors["embedded"]) == (2, 1)
     assert (again.files["changed"], again.files["unchanged"]) == (0, 4)
     assert [hit.path for hit in place.search("9876").hits][:1] == ["memory/door.md"]
-
-
-def _json(ran):
-    assert ran.status == 0, ran.stderr
-    return ran.json

@@ -1,7 +1,6 @@
 """From a folder of any kind to a cited answer, and further folders beside it."""
 
 import json
-import re
 import shlex
 from contextlib import closing
 
@@ -145,36 +144,6 @@ def test_init_refuses_what_holds_the_home_and_takes_a_large_repository(shell, tm
 
     assert (above.status, "contains your home directory" in above.stderr) == (2, True)
     assert repository.status == 0
-
-
-def test_past_sessions_are_mentioned_and_not_read(shell, tmp_path, home):
-    folder = make(tmp_path / "notes", {"a.md": "One."})
-    project = home / ".claude/projects" / re.sub("[^A-Za-z0-9]", "-", str(folder))
-    make(
-        project, {"s.jsonl": json.dumps({"type": "user", "cwd": str(folder), "message": {"content": "two"}})}
-    )
-
-    for name in ("a", "b"):
-        meta = {"type": "session_meta", "payload": {"cwd": str(folder / "sub")}}
-        make(home / ".codex/sessions/2026/11/23", {f"rollout-{name}.jsonl": json.dumps(meta) + "\n"})
-
-    ran = shell("init", str(folder), "--yes")
-
-    assert "1 past session of Claude Code in this folder can be searched, too: " in ran.stdout
-    assert "2 past sessions of Codex in this folder can be searched, too: " in ran.stdout
-    assert "past session of" in ran.stdout and "of Gemini" not in ran.stdout
-    assert shell("search", "two", "--json", cwd=folder).json["results"] == []
-
-
-def test_two_folders_are_kept_apart(shell, tmp_path):
-    one = make(tmp_path / "one", {"a.md": "Alpha here."})
-    two = make(tmp_path / "two", {"deep/b.md": "Beta here."})
-    for folder in (one, two):
-        assert shell("init", str(folder), "--yes").status == 0
-
-    for folder, word in ((one, "Alpha here."), (two / "deep", "Beta here.")):
-        hits = shell("search", "alpha beta here", "--json", cwd=folder).json["results"]
-        assert [hit["snippet"] for hit in hits] == [word]
 
 
 def test_every_answer_names_its_workspace(shell, tmp_path, home):

@@ -3,20 +3,17 @@
 import asyncio
 import copy
 import inspect
-import json
 import pickle
 import subprocess
 import sys
 from datetime import date
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 import memline
 from memline import Answer, MemlineError, Memory
-from memline.producers.chats import chat_of
-from memline.shared.errors import AccessDenied, BadRequest, ConfigError
+from memline.shared.errors import BadRequest, ConfigError
 from tests.support.process import ROOT
 
 #: As of a text that was cut within an emoji.
@@ -95,12 +92,6 @@ def test_a_note_is_read_by_a_path_object_too(memory, notes):
     assert memory.get("MEMORY.md", max_chars=-1) == memory.get("MEMORY.md")
 
 
-def test_filters_limit_a_search(memory):
-    with memory:
-        assert memory.search("deploy", path="MEMORY.md").hits == ()
-        assert memory.search("deploy", since="2026-02-10", until="2026-02-10", source="all").hits
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -120,44 +111,9 @@ def test_a_value_that_is_not_allowed_is_refused(memory, options, said):
     assert error.value.message == said
 
 
-def test_values_that_are_empty_or_larger_than_other_callers_may_give_are_allowed(memory):
-    memory.index()
-    assert memory.search("invoices", max_results=500, source="all", tag=(), since="").hits
-    assert memory.search("invoices", tag={"a", "b"}) == memory.search("invoices", tag=["b", "a"])
-
-
 def test_an_entry_for_a_note_that_there_is_not_is_refused(memory):
     with pytest.raises(BadRequest, match="there is no target 'longterm'"):
         memory.append("Invoices are sent on Mondays.", target="longterm")
-
-
-def test_a_note_is_read_by_path_and_by_citation(memory):
-    assert memory.get("MEMORY.md").lines == 3
-    assert memory.get("MEMORY.md#L3").text == "Invoices are whole cents."
-    assert memory.get("MEMORY.md", first=1, lines=1).text == "# Facts"
-    assert memory.get("memory/none.md").status == "not_found"
-
-
-def test_in_a_group_the_long_term_note_is_left_out_refused_and_not_written(memory):
-    group, direct = (chat_of(f"agent:main:{rest}") for rest in ("discord:group:1", "main"))
-    with memory:
-        assert [hit.path for hit in memory.search("cents deploy", chat=group).hits] == [
-            "memory/2026-02-10.md"
-        ]
-        for call in (memory.get, partial(memory.append, target="longTerm")):
-            with pytest.raises(AccessDenied):
-                call("MEMORY.md", chat=group)
-        assert len(memory.search("cents deploy", chat=direct).hits) == 2
-        assert memory.get("MEMORY.md", chat=direct).lines == 3
-
-
-def test_an_entry_is_found_by_the_next_search(memory):
-    with memory:
-        memory.search("x")
-        entry = memory.append("Ada prefers tea.")
-
-        assert memory.search("Ada tea").hits[0].path == entry.path
-        assert memory.get(entry.citation).text == entry.text
 
 
 def test_an_index_run_reports_and_the_status_agrees(memory):
@@ -189,18 +145,6 @@ def test_a_closed_memory_opens_again_for_the_next_call(memory):
 
     assert memory.search("cents").hits
     memory.close()
-
-
-def test_a_configuration_file_and_an_agent_are_taken(notes, tmp_path):
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "MEMORY.md").write_text("The vault code is 7341.\n")
-    listed = [{"id": "main", "workspace": str(notes)}, {"id": "work", "workspace": str(other)}]
-    (tmp_path / "c.json5").write_text(json.dumps({"agents": {"list": listed}}))
-
-    with Memory(config=tmp_path / "c.json5", home=tmp_path / "home", agent="work") as memory:
-        assert memory.search("vault").hits
-        assert memory.search("cents").hits == ()
 
 
 @pytest.mark.parametrize(

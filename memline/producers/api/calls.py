@@ -241,12 +241,9 @@ class Calls:
             raise BadRequest("from is of one path, not of several", hint="name lines as path#L5-L7")
         workspace, excerpts = str(memory.settings.workspace), list[Json]()
         most = max(LINKED // len(paths), 1)
-        for number, each in enumerate(paths):
-            # What the short ones leave is for those behind them.
-            left = MAX_CHARS - sum(len(one["text"]) for one in excerpts)
-            share = max(left // (len(paths) - number), 1)
+        for each in paths:
             try:
-                excerpt = memory.get(each, max_chars=share, **options)
+                excerpt = memory.get(each, max_chars=MAX_CHARS // len(paths), **options)
                 few = replace(excerpt, links=excerpt.links[:most], backlinks=excerpt.backlinks[:most])
                 excerpts.append(_for_model(few))
             except (BadRequest, PathNotAllowed, AccessDenied) as error:

@@ -23,7 +23,6 @@ from memline.shared.embedders.local.model_file import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.index import driver, ledger
 from memline.shared.providers import LOCAL, PROVIDERS
-from memline.shared.sessions.programs import FORMATS
 from memline.shared.sources.discover import discover
 from memline.shared.sources.outcomes import EMPTY, INDEXED
 from memline.shared.sources.paths import MemoryPaths
@@ -95,7 +94,6 @@ def init(
             echo(finding.what)
             echo(f"Try: {invocation.as_typed(finding.action)}")
     _ask(invocation, settings)
-    _mention_sessions(settings)
     client, *others = CLIENTS
     echo(f"\nConnect an agent ({client}; or {', '.join(others)}):")
     echo(f"  {_command(settings, 'setup', client, '--write')}")
@@ -189,16 +187,6 @@ def _ask(invocation: Invocation, settings: AgentSettings) -> None:
     for hit in answer:
         for row in rows_of(hit.to_json(), with_vectors=answer.mode != "keyword"):
             put(row)
-
-
-def _mention_sessions(settings: AgentSettings) -> None:
-    """Say what past sessions of other programs there are: they are private, and read only when asked for."""
-    for name, title in environment.PROGRAMS.items():
-        if name not in settings.memory.transcripts or "sessions" not in settings.memory.sources:
-            files = FORMATS[name].find(settings).discover().files
-            if count := sum(file.problem is None for file in files):
-                sessions = f"{counted(count, 'past session')} of {title}"
-                echo(f"\n{sessions} in this folder can be searched, too: memorySearch.transcripts.")
 
 
 def _command(settings: AgentSettings, *words: str) -> str:

@@ -76,7 +76,6 @@ def test_several_long_notes_share_one_budget(made, workspace):
     first, short, last = answer["excerpts"]
     assert sum(len(each["text"]) for each in answer["excerpts"]) <= 12_000
     assert (first["truncated"], short["truncated"], last["truncated"], answer["truncated"]) == (1, 0, 1, 1)
-    assert len(last["text"]) > len(first["text"])
 
 
 @pytest.mark.parametrize(

@@ -114,12 +114,6 @@ def test_what_is_misspelt_is_answered_with_the_nearest_one(args, nearest, capsys
     assert f"Did you mean '{nearest}'?" in error if nearest else "mean" not in error
 
 
-def test_without_a_command_the_help_is_shown(capsys):
-    assert cli.run([]) == 2
-
-    assert "Notes:" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "code",
     [

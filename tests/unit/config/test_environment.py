@@ -6,14 +6,6 @@ from memline.shared.config import environment
 from memline.shared.errors import ConfigError
 
 
-@pytest.mark.parametrize("env", [{"MEMLINE_LOG_LEVEL": "loud"}, {"MEMLINE_LOG_FORMAT": "xml"}])
-def test_a_log_option_that_does_not_exist_is_an_error(env):
-    with pytest.raises(ConfigError) as caught:
-        environment.log_options(env)
-
-    assert next(iter(env)) in caught.value.message
-
-
 def test_a_secret_is_read_from_the_file_that_its_variable_names(tmp_path):
     (tmp_path / "key").write_text("sk-1\n")
     env = {"OPENAI_API_KEY_FILE": str(tmp_path / "key"), "OPENAI_API_KEY": ""}

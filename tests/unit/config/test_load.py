@@ -7,10 +7,6 @@ import pytest
 
 from memline.producers.cli.config import lines, shown
 from memline.shared.config.installation import (
-    ChatMatch,
-    ChatRule,
-    ChatScope,
-    PriceEntry,
     QueueAddress,
     Serve,
     mask_url,
@@ -200,49 +196,3 @@ def test_a_url_is_shown_without_its_password(url, masked):
 
 
 # -- chats, servers, prices, sessions --------------------------------------------------------------
-
-
-def test_a_scope_has_the_form_of_a_send_policy(read):
-    rules = [
-        {"action": "allow", "match": {"channel": "Discord", "chatType": "dm"}},
-        {"action": "deny", "match": {"rawKeyPrefix": "agent:main:telegram"}},
-        {"action": "deny"},
-    ]
-
-    loaded = read({**memory(), "memory": {"scope": {"default": "deny", "rules": rules}, "citations": "off"}})
-
-    block = loaded.agent().content.memory
-    assert (read(memory()).agent().content.memory.scope, block.citations) == (None, "off")
-    assert block.scope == ChatScope(
-        default="deny",
-        rules=(
-            ChatRule(action="allow", match=ChatMatch(channel="discord", chat_type="direct")),
-            ChatRule(action="deny", match=ChatMatch(raw_key_prefix="agent:main:telegram")),
-            ChatRule(action="deny"),
-        ),
-    )
-
-
-def test_keys_of_sessions_and_prices_are_read(read):
-    flush = {"softThresholdTokens": 100, "model": "local/qwen", "forceFlushTranscriptBytes": "2mb"}
-    content = memory()
-    content["agents"]["defaults"] |= {
-        "compaction": {"mode": "safeguard", "reserveTokensFloor": 30000, "memoryFlush": flush},
-        "contextTokens": 32768,
-        "userTimezone": "Europe/Berlin",
-    }
-    content["models"] = {"providers": {"local": {"models": [{"id": "qwen", "contextWindow": 16384}, 5]}}}
-    content["prices"] = {"m": {"perMillion": 2}}
-
-    loaded = read(content)
-
-    content = loaded.agent().content
-    defaults = content.agents.defaults
-    assert (loaded.warnings, loaded.content.prices) == (
-        (),
-        {"m": PriceEntry(per_million=2)},
-    )
-    assert defaults.compaction.reserve_tokens_floor == 30_000
-    assert defaults.compaction.memory_flush.force_flush_transcript_bytes == 2 << 20
-    assert (defaults.context_tokens, defaults.user_timezone) == (32_768, "Europe/Berlin")
-    assert content.models.windows == {"local/qwen": 16_384, "qwen": 16_384}

@@ -59,13 +59,6 @@ def test_with_qmd_groups_do_not_use_memory_unless_a_scope_says_so(read):
     )
 
 
-@pytest.mark.parametrize(("interval", "minutes"), [("5m", 5), ("1h", 60), (7, 7), ("30s", 1), ("0m", 0)])
-def test_intervals_are_durations(read, interval, minutes):
-    agent = read({**memory(), **qmd(update={"interval": interval})}).agent()
-
-    assert agent.memory.sync.interval_minutes == minutes
-
-
 def test_memory_search_wins_over_the_old_places_and_an_agent_over_it(read):
     its = {"model": "its", "extraPaths": ["b"]}
     content = {
