@@ -17,7 +17,7 @@ _HOMES = {
     "MemlineError": "memline.shared.errors",
     "Answer": "memline.shared.search.results",
     "Hit": "memline.shared.search.results",
-    "Excerpt": "memline.shared.sources.excerpt",
+    "Excerpt": "memline.shared.sources.reading",
     "Entry": "memline.producers.backends",
     "IndexReport": "memline.producers.backends",
     "LinkCheck": "memline.producers.backends",

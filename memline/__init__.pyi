@@ -8,4 +8,4 @@ from memline.producers.memory import Status as Status
 from memline.shared.errors import MemlineError as MemlineError
 from memline.shared.search.results import Answer as Answer
 from memline.shared.search.results import Hit as Hit
-from memline.shared.sources.excerpt import Excerpt as Excerpt
+from memline.shared.sources.reading import Excerpt as Excerpt

@@ -39,8 +39,8 @@ from memline.shared.findings.answerer import Answerer
 from memline.shared.index import driver
 from memline.shared.search.request import SearchRequest, from_workspace, search_request
 from memline.shared.search.results import Answer
-from memline.shared.sources.excerpt import Excerpt
 from memline.shared.sources.paths import is_storable
+from memline.shared.sources.reading import Excerpt
 from memline.shared.sync.plan import Plan, make_plan
 from memline.shared.sync.staleness import DiskState, Staleness
 

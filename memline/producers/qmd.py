@@ -25,8 +25,8 @@ from memline.shared.findings.facts import Facts
 from memline.shared.logs import Log
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer, Behind, Hit
-from memline.shared.sources.excerpt import Excerpt, read_file_excerpt
 from memline.shared.sources.paths import FileLocation
+from memline.shared.sources.reading import Excerpt, read_file_excerpt
 from memline.shared.sync.staleness import DiskState, Staleness
 
 #: Seconds after a failure in which the builtin index answers.

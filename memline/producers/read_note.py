@@ -19,19 +19,19 @@ from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotA
 from memline.shared.index import driver, links
 from memline.shared.note_names import is_markdown
 from memline.shared.sources.about import line_of
-from memline.shared.sources.excerpt import (
+from memline.shared.sources.paths import (
+    TRANSCRIPT_PREFIX,
+    MemoryPaths,
+    is_private,
+    is_storable,
+)
+from memline.shared.sources.reading import (
     MAX_CHARS,
     READABLE,
     Excerpt,
     Part,
     parse_citation,
     read_excerpt,
-)
-from memline.shared.sources.paths import (
-    TRANSCRIPT_PREFIX,
-    MemoryPaths,
-    is_private,
-    is_storable,
 )
 
 #: Notes with the same name that are listed, and notes that a note is linked with.

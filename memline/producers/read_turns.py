@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from sqlite3 import Connection
 
 from memline.shared.config.installation import HIGHEST
-from memline.shared.sources.excerpt import DEFAULT_LINES, Excerpt, Part
 from memline.shared.sources.paths import SESSIONS
+from memline.shared.sources.reading import DEFAULT_LINES, Excerpt, Part
 
 _SPEAKER = re.compile(r"(?:User|Assistant): ")
 

@@ -5,7 +5,7 @@ import pytest
 from memline.producers.api.calls import Caller, Calls
 from memline.producers.memory import Memory
 from memline.shared.errors import BadRequest, PathNotAllowed
-from memline.shared.sources.excerpt import MAX_CHARS
+from memline.shared.sources.reading import MAX_CHARS
 from tests.support.workspace import paths
 
 PLAN = """---

@@ -27,10 +27,9 @@ from memline.shared.sessions.programs import transcripts_of
 from memline.shared.sources import writing
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.discover import discover
-from memline.shared.sources.excerpt import parse_citation
 from memline.shared.sources.outcomes import EMPTY, INDEXED
 from memline.shared.sources.paths import SESSIONS, FileLocation, MemoryPaths, is_transcript
-from memline.shared.sources.reading import read_file
+from memline.shared.sources.reading import parse_citation, read_file
 from memline.shared.sources.safe_open import open_regular
 from memline.shared.sync.read_file import FileReader
 from memline.shared.values import to_json

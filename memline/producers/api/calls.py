@@ -42,7 +42,7 @@ from memline.shared.findings.check import of_fault
 from memline.shared.findings.common import of_old_settings
 from memline.shared.index import driver
 from memline.shared.search.request import day_bounds, search_request
-from memline.shared.sources.excerpt import MAX_CHARS, Excerpt
+from memline.shared.sources.reading import MAX_CHARS, Excerpt
 from memline.shared.visible_text import for_model, visible
 
 Json = dict[str, Any]

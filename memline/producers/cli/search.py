@@ -11,7 +11,7 @@ from memline.producers.cli.output import echo, echo_file, note, print_json, prin
 from memline.producers.memory import Memory
 from memline.shared.errors import PathNotAllowed
 from memline.shared.search.request import search_request
-from memline.shared.sources.excerpt import READABLE
+from memline.shared.sources.reading import READABLE
 from memline.shared.visible_text import in_name
 from memline.shared.words import counted
 

@@ -1,16 +1,22 @@
-"""Read a file once: its text with lines as an editor counts them, its hash, and its outcome."""
+"""Read a file once: its text with lines as an editor counts them, hash and outcome; or some of its lines."""
 
 from __future__ import annotations
 
 import codecs
 import os
+import re
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 
 import msgspec
 from msgspec.structs import replace
 
-from memline.shared.clock import Clock
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.errors import AccessDenied, PathNotAllowed
+from memline.shared.note_names import MARKDOWN
+from memline.shared.sources import outcomes
+from memline.shared.sources.about import NoteName
 from memline.shared.sources.outcomes import (
     EMPTY,
     FAILED,
@@ -20,7 +26,9 @@ from memline.shared.sources.outcomes import (
     UNREADABLE,
     unreadable,
 )
+from memline.shared.sources.paths import FileLocation, MemoryPaths, is_private, is_transcript
 from memline.shared.sources.safe_open import FileRefused, open_regular
+from memline.shared.values import to_json
 from memline.shared.words import counted
 
 #: A larger file is not read: it is not a note, and a chunk worker keeps it in memory several times over.
@@ -148,3 +156,153 @@ def decode(data: bytes) -> Reading:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     reason = f"{counted(bad, 'character', 'are')} not valid {encoding.upper()}, and replaced" if bad else ""
     return Reading(outcome=INDEXED, reason=reason, text=text)
+
+
+#: Lines returned when the caller does not say how many; the original's later releases chose the same.
+DEFAULT_LINES = 120
+
+#: Characters returned at most: about 3,000 tokens of an agent's context.
+MAX_CHARS = 12_000
+
+#: One sentence for everything outside, so that a caller cannot learn from it what exists.
+NOT_ALLOWED = "path is not an allowed Markdown memory file"
+READABLE = "use a path as a search gives it (memory_search, or memline search QUERY)"
+
+#: As a search prints it (a terminal with a score before and behind), and as editors write a place.
+#: Texts, which `re` compiles when a place is read: a search reads none.
+_CITATION = r"(?is)(?:[01]\.\d+\s+)?(.+?)#L(\d{1,9})(?:C(\d{1,9}))?(?:-L?(\d{1,9}))?(?:\s+\(.*\))?"
+#: The path ends like that of a file: a title may be "At 10:30".
+_ENDINGS = "|".join(map(re.escape, MARKDOWN))
+_PLACE = rf"(?is)(.+?(?:{_ENDINGS}|\.jsonl[^\s:]*)):(\d{{1,9}})()(?:-(\d{{1,9}}))?(?::\d+(?::.*)?)?"
+
+#: For a transcript that is not in the index: what was said is read from there, masked.
+TRANSCRIPT = "there is no such past conversation in the index"
+
+
+class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines of a file: the JSON contract of `memline get`."""
+
+    path: str
+    text: str
+    #: First line of the text, 1-based.
+    first: int
+    #: Number of its lines.
+    lines: int
+    #: Whether it is less than was asked for.
+    truncated: bool
+    #: Where to go on, behind a line that was cut, too; None at the end of the file.
+    next_from: int | None
+    #: Whether the line, or the turn, is longer than an answer.
+    cut: bool = False
+    #: What to ask for to read on in a line that was cut: `path#L5C12001`.
+    rest: str = ""
+    #: `ok`, or `not_found` for a memory file that is not there.
+    status: str = "ok"
+    #: The folder of the notes that answer.
+    workspace: str = ""
+    #: Notes that the whole note links to, in its order, and those that link to it, by path; not all of many.
+    links: tuple[NoteName, ...] = ()
+    total_links: int = 0
+    backlinks: tuple[NoteName, ...] = ()
+    total_backlinks: int = 0
+
+    def to_json(self) -> dict[str, object]:
+        return to_json(self, without=("first",)) | {"from": self.first}
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of a note or a past conversation is read."""
+
+    first: int = 1
+    #: None: DEFAULT_LINES.
+    lines: int | None = None
+    #: Where it begins in its first line, 1-based.
+    column: int = 1
+    max_chars: int = MAX_CHARS
+
+
+def parse_citation(text: str) -> tuple[str, Part]:
+    """Return the path and the part that `path#L5-L7` or `path:5-7` names; a plain path names no lines."""
+    match = re.fullmatch(_CITATION, text.strip()) or re.fullmatch(_PLACE, text.strip())
+    if match is None:
+        return text, Part()
+    # A selection that was made upwards has its last line first.
+    first, last = sorted((int(match[2]), int(match[4] or match[2])))
+    return match[1], Part(first=first, lines=last - first + 1, column=max(1, int(match[3] or 1)))
+
+
+def read_excerpt(
+    memory_paths: MemoryPaths,
+    path: str,
+    *,
+    part: Part | None = None,
+    private: bool = True,
+    clock: Clock | None = None,
+) -> Excerpt:
+    """Read part of a memory file, from its beginning unless `part` says more: whole lines, at least one.
+
+    Raises PathNotAllowed for everything but a readable regular Markdown file of the memory; outside of it
+    with the same words whether it exists or not. Transcripts have words of their own, since their file is
+    never read. A memory file that does not exist is an empty excerpt. `private`: False refuses the long-term
+    note, with AccessDenied.
+    """
+    if is_transcript(path.strip().removeprefix("./")):
+        # Refused by the name alone: whether there is such a file must not be learned here.
+        raise PathNotAllowed(TRANSCRIPT, hint="memline search QUERY --source sessions")
+    located = memory_paths.locate(path.strip())
+    if located is None:
+        raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)
+    if not private and is_private(located.path):
+        raise AccessDenied(
+            "the long-term note is private: it is not read in a group, nor by a subagent",
+            hint="ask in a direct chat; memory.privateInGroups in the configuration opens it to all",
+        )
+    return read_file_excerpt(located, part or Part(), clock=clock)
+
+
+def read_file_excerpt(located: FileLocation, part: Part, *, clock: Clock | None = None) -> Excerpt:
+    """Read lines of a file that may be read, following no link below its anchor.
+
+    Raises PathNotAllowed for what is not a text file, and says why where that tells nothing of what lies
+    behind a link.
+    """
+    reading = read_file(located.absolute, root=located.anchor, clock=clock or SystemClock())
+    # A file that is there: no name that is too long for one.
+    is_there = reading.ctime_ns > 0
+    if is_there and reading.outcome in (outcomes.NOT_TEXT, outcomes.TOO_LARGE, outcomes.UNREADABLE):
+        hint = outcomes.mending(reading.outcome, located.path)
+        raise PathNotAllowed(f"{located.path} could not be read: {reading.reason}", hint=hint)
+    if reading.outcome not in (outcomes.INDEXED, outcomes.EMPTY, outcomes.GONE):
+        raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)
+    # A final line end closes the last line; it does not begin another.
+    all_lines = reading.text.removesuffix("\n").split("\n") if reading.text else []
+    excerpt = _excerpt_of(all_lines, shown=located.path, part=part)
+    return replace(excerpt, status="not_found") if reading.outcome == outcomes.GONE else excerpt
+
+
+def _excerpt_of(all_lines: Sequence[str], *, shown: str, part: Part) -> Excerpt:
+    """Cut the part out of the lines of a file."""
+    start = max(1, part.first) - 1
+    stop = start + (DEFAULT_LINES if part.lines is None else max(1, part.lines))
+    whole: list[str] = []
+    chars, skipped = 0, part.column - 1
+    for line in all_lines[start:stop]:
+        if whole and chars + len(line) + 1 > part.max_chars:
+            break
+        whole.append(line[skipped : skipped + part.max_chars])
+        chars += len(line) - skipped + 1
+        skipped = 0
+    following = start + 1 + len(whole)
+    behind = part.column - 1 + part.max_chars
+    is_cut = bool(whole) and len(all_lines[start]) > behind
+    is_all = part.lines is not None and start + len(whole) == min(stop, len(all_lines))
+    return Excerpt(
+        path=shown,
+        text="\n".join(whole),
+        first=start + 1,
+        lines=len(whole),
+        truncated=is_cut or (following <= len(all_lines) and not is_all),
+        next_from=following if following <= len(all_lines) else None,
+        cut=is_cut,
+        rest=f"{shown}#L{start + 1}C{behind + 1}" if is_cut else "",
+    )

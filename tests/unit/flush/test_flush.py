@@ -1,11 +1,22 @@
 """When a session is flushed, and what of an entry is new in its note."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from memline.shared.config.schema import Compaction
-from memline.shared.flush.flush import new_lines, threshold_in, tokens_in
+from memline.shared.config.schema import (
+    AgentDefaults,
+    AgentsBlock,
+    AgentSettings,
+    Compaction,
+    ConfigFile,
+    MemoryFlush,
+    ModelsBlock,
+    ProviderEntry,
+)
+from memline.shared.errors import ProviderBrokenAnswer, ProviderStop
+from memline.shared.flush.flush import endpoint_of, kept, new_lines, threshold_in, tokens_in
 
 
 @pytest.mark.parametrize(("window", "threshold"), [(200_000, 176_000), (16_384, 4_000), (0, 0)])
@@ -52,3 +63,100 @@ def test_the_last_count_of_the_provider_and_an_estimate_of_what_came_after_it():
 )
 def test_of_an_entry_the_note_gets_the_items_that_it_does_not_have(note, entry, added):
     assert new_lines(note, entry) == added
+
+
+KEYS = {"openai": "sk-of-openai", "mistral": "of-mistral"}
+PROXY = ProviderEntry(base_url="http://proxy:4000/v1", api_key="of-proxy", headers={"X-Team": "a"})
+
+
+def settings(providers=None, **flush):
+    return AgentSettings(
+        agent="main",
+        workspace=Path("/ws"),
+        index_path=Path("/i"),
+        state_dir=Path("/s"),
+        content=ConfigFile(
+            agents=AgentsBlock(
+                defaults=AgentDefaults(compaction=Compaction(memory_flush=MemoryFlush(**flush)))
+            ),
+            models=ModelsBlock(providers=providers or {}),
+        ),
+        environment_keys=KEYS,
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "expected"),
+    [
+        ("gpt-5-mini", {}, ("https://api.openai.com/v1", "gpt-5-mini", "sk-of-openai")),
+        ("openai/gpt-5-mini", {}, ("https://api.openai.com/v1", "gpt-5-mini", "sk-of-openai")),
+        ("mistral/small", {}, ("https://api.mistral.ai/v1", "small", "of-mistral")),
+        ("ollama/qwen3:8b", {}, ("http://127.0.0.1:11434/v1", "qwen3:8b", "")),
+        ("proxy/team/model", {}, ("http://proxy:4000/v1", "team/model", "of-proxy")),
+        # A configured address takes the name unchanged, and no other place's key.
+        ("proxy/m", {"base_url": "http://own/v1"}, ("http://own/v1", "proxy/m", "")),
+    ],
+)
+def test_a_model_is_asked_where_it_is_with_the_key_of_that_place(model, more, expected):
+    endpoint, name = endpoint_of(settings({"proxy": PROXY}, model=model, **more))
+
+    assert (endpoint.base_url, name, endpoint.key) == expected
+    assert ("x-team" in endpoint.headers) is (endpoint.base_url == "http://proxy:4000/v1")
+
+
+def test_a_conversation_is_sent_nowhere_by_a_guess():
+    with pytest.raises(ProviderStop) as caught:
+        endpoint_of(settings(model="anthropic/claude-opus"))
+
+    assert "models.providers.anthropic has no address" in caught.value.message
+    assert "memoryFlush.baseUrl" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("NO_REPLY", ""),
+        ("  **NO_REPLY**\nnothing happened", ""),
+        ("", ""),
+        ("```\nNO_REPLY\n```", ""),
+        ("- a fact\n- another\n", "- a fact\n- another"),
+        ("```markdown\n- a fact\n```", "- a fact"),
+        ("- a fact\n\nNO_REPLY.", "- a fact"),
+        ("- NO_REPLYING is a word", "- NO_REPLYING is a word"),
+        ("no_reply", ""),
+        ("NO REPLY.", ""),
+        ('"NO_REPLY"', ""),
+        ("NO_REPLY - nothing durable here.", ""),
+        ('{"action": "NO_REPLY"}', ""),
+        ("- No reply from Bob yet", "- No reply from Bob yet"),
+        ("- Ada 喜欢茶\n\n**NO_REPLY**", "- Ada 喜欢茶"),
+        ("喜欢茶 NO_REPLY", "喜欢茶"),
+        ("- a fact\n\n> **\"'`NO_REPLY`'\"**", "- a fact\n\n>"),
+    ],
+)
+def test_an_answer_is_read_as_what_is_to_be_kept(answer, words):
+    assert kept(answer) == words
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ("<think>\nAda moves.\n</think>\n\n- Ada moves", "- Ada moves"),
+        ("Ada moves.</think>- Ada moves", "- Ada moves"),
+        ("<Thinking>a</thinking>\n<think>b</think>NO_REPLY", ""),
+        ("- a <think> tag is HTML", "- a <think> tag is HTML"),
+        ("- a\n<think>b</think>\n- c", "- a\n\n- c"),
+        ("- a\n<think>b</think>", "- a"),
+        ("<think>b\n</think> is its end\n</think>\n- a", "- a"),
+        ("- a\n- we cut <think>…</think>\n- c", "- a\n- we cut <think>…</think>\n- c"),
+        ("- a\n- cut at `</think>`\n- c", "- a\n- cut at `</think>`\n- c"),
+    ],
+)
+def test_thoughts_of_a_model_are_not_its_answer(answer, text):
+    assert kept(answer) == text
+
+
+@pytest.mark.parametrize("answer", ["<think>First, let me see", "<think>a</think>\n<think>Then, let me see"])
+def test_an_answer_may_end_in_the_middle_of_a_thought(answer):
+    with pytest.raises(ProviderBrokenAnswer):
+        kept(answer)

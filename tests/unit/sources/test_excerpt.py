@@ -5,7 +5,8 @@ import os
 import pytest
 
 from memline.shared.errors import PathNotAllowed
-from memline.shared.sources.excerpt import (
+from memline.shared.sources.paths import MemoryPaths
+from memline.shared.sources.reading import (
     NOT_ALLOWED,
     READABLE,
     TRANSCRIPT,
@@ -13,7 +14,6 @@ from memline.shared.sources.excerpt import (
     parse_citation,
     read_excerpt,
 )
-from memline.shared.sources.paths import MemoryPaths
 
 SECRET = "the secret outside"
 
