@@ -1,7 +1,6 @@
 """What every test stands on: a home of its own, and none of the developer's variables."""
 
 import compileall
-import fcntl
 import gc
 import os
 import shutil
@@ -83,22 +82,6 @@ def place(request, tmp_path):
             wanted |= remote(request.getfixturevalue("server").url, **wanted.pop("server"))
         place.furnish(**wanted)
     return place
-
-
-@pytest.fixture(scope="session")
-def onnx_folder(tmp_path_factory):
-    """The folder of a real ONNX model, made once for all processes of a test session."""
-    from tests.support.local_model import MODEL
-    from tests.support.onnx_model import make
-
-    base = tmp_path_factory.getbasetemp()
-    session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    folder = session / "all-MiniLM-L6-v2"
-    with (session / "all-MiniLM-L6-v2.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "model.onnx").is_file():
-            make(MODEL, folder)
-    return folder
 
 
 #: Seconds that a thread may go on when its test is over; far above what any needs.

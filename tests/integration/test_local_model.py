@@ -27,30 +27,16 @@ def test_index_and_hybrid_search_need_a_model_file_and_nothing_else(place, provi
     place.configure(provider=provider, local={"modelPath": str(MODEL)}, query={"minScore": 0.1})
 
     indexed = place.run("index", "--json")
-    found = place.run("search", "what do we have for dinner, an Italian meal?", "--json")
+    found = place.run("search", "what do we have for dinner, an Italian meal?", "--explain", "--json")
     again = place.run("index", "--json")
 
     assert (indexed.status, indexed.stderr) == (0, "")
     assert indexed.json[0]["vectors"] == {"embedded": 3, "cached": 0, "pending": 0, "failed": 0}
     assert (indexed.json[0]["provider"], indexed.json[0]["model"]) == ("local", MODEL.name)
     assert found.json["results"][0]["path"] == "memory/food.md"
+    assert found.json["results"][0]["explain"]["late"] > 0
     assert (found.json["mode"], found.json["warning"], found.stderr) == ("hybrid", "", "")
     assert again.json[0]["vectors"]["embedded"] == 0
-
-
-@needs_onnx
-def test_an_onnx_model_finds_by_meaning_and_token_by_token(place, onnx_folder):
-    place.configure(local={"modelPath": str(onnx_folder)}, query={"minScore": 0.1})
-
-    indexed = place.run("index", "--json")
-    found = place.run("search", "what do we have for dinner, an Italian meal?", "--explain", "--json")
-
-    assert (indexed.status, indexed.stderr) == (0, "")
-    assert indexed.json[0]["model"] == "all-MiniLM-L6-v2/model.onnx"
-    assert indexed.json[0]["vectors"]["embedded"] == 3
-    assert found.json["results"][0]["path"] == "memory/food.md"
-    assert (found.json["mode"], found.json["warning"]) == ("hybrid", "")
-    assert found.json["results"][0]["explain"]["late"] > 0
 
 
 @needs_model

@@ -26,10 +26,9 @@ needs_model = pytest.mark.skipif(
     reason="needs the extra `local` and the model ../shared/models/all-MiniLM-L6-v2-q8_0.gguf",
 )
 
-#: The same model as ONNX is made of it, once a test session; see the fixture `onnx_folder`.
+#: Tiny models are made for it; see `tests.support.onnx_model`.
 needs_onnx = pytest.mark.skipif(
-    not (all(map(find_spec, ("onnxruntime", "tokenizers", "onnx", "gguf"))) and MODEL.is_file()),
-    reason="needs the extras `onnx` and `dev`, and the model ../shared/models/all-MiniLM-L6-v2-q8_0.gguf",
+    not all(map(find_spec, ("onnxruntime", "tokenizers", "onnx"))), reason="needs the extras `onnx` and `dev`"
 )
 
 #: Texts, their tokens and their vectors, computed by a plain BERT in float64 with a tokenizer of its own. The

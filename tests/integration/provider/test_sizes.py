@@ -1,30 +1,10 @@
 """Runs against providers for which a full request is too much: each gets its texts in the end."""
 
-from collections import deque
-from contextlib import closing
-
 import pytest
 
-from memline.shared.embedders.remote import RemoteEmbedder
-from memline.shared.index.vectors import Backlog
-from memline.shared.queue import broker
-from memline.shared.queue.messages import (
-    EmbedTexts,
-    StoreFiles,
-    StoreVectors,
-    Sweep,
-)
-from memline.workers import context as workers_context
-from memline.workers.context import Context
 from tests.integration.provider.conftest import NOTES, TEXTS, with_notes
-from tests.support.clock import ManualClock
 from tests.support.embedding_server import GeminiServer
-from tests.support.index_rows import backlog, file_row, retarget
 from tests.support.workspace import remote
-
-# An actor belongs to the broker that is current when its module is imported.
-broker.in_process()
-from memline.workers import embed, store  # noqa: E402
 
 
 @pytest.fixture
@@ -116,66 +96,3 @@ def test_a_quota_of_gemini_that_is_less_than_a_request_gets_through(place, gemin
     assert report.vectors["embedded"] == TEXTS
     assert [request.rows for request in gemini.requests][:2] == [TEXTS, 4]
     assert place.status()["breakers"][0]["maxRows"] == 4
-
-
-def pump(place, clock, monkeypatch):
-    """Let one worker of each kind work in a time that this test moves; returns (time, texts) of the calls."""
-    waiting = deque([StoreFiles(agent="main", files=(file_row("a.md", *map(str, range(30))),))])
-    for module in ("embed", "store"):
-        monkeypatch.setattr(f"memline.workers.{module}.send", lambda message, **_: waiting.append(message))
-    calls = []
-    embedding = RemoteEmbedder.embed_documents
-
-    def embed_documents(embedder, texts):
-        calls.append((clock.now(), len(texts)))
-        return embedding(embedder, texts)
-
-    monkeypatch.setattr(RemoteEmbedder, "embed_documents", embed_documents)
-    actors = {
-        EmbedTexts: embed.embed_texts,
-        StoreFiles: store.store_files,
-        StoreVectors: store.store_vectors,
-        Sweep: store.sweep,
-    }
-    context = Context(place.settings, clock=clock)
-    workers_context.use(context)
-    with closing(context):
-        writer = context.writer("main")
-        identity = context.choice("main").identity
-        assert identity is not None
-        retarget(writer, identity)
-        # Far more rounds than it takes.
-        for _ in range(3_000):
-            while waiting:
-                message = waiting.popleft()
-                actors[type(message)].fn(message)
-            if backlog(writer) == Backlog(ready=30):
-                break
-            clock.advance(1)
-            waiting.append(Sweep(agent="main"))
-        workers_context.use(None)
-        assert backlog(writer) == Backlog(ready=30)
-    return calls
-
-
-def test_a_quota_that_gemini_does_not_name_is_found_by_halving_after_the_second_no(
-    place, gemini, monkeypatch
-):
-    gemini.control({"fault": "text-quota-unnamed:8"})
-
-    calls = pump(place, ManualClock(), monkeypatch)
-
-    sizes = [texts for _, texts in calls]
-    assert list(dict.fromkeys(sizes))[:3] == [30, 15, 7]
-    assert sizes.count(30) == 2
-
-
-def test_gemini_gets_no_more_texts_in_a_minute_than_the_settings_allow(place, gemini, monkeypatch):
-    place.configure(remote={"baseUrl": gemini.url, "requestsPerMinute": 10})
-
-    calls = pump(place, ManualClock(), monkeypatch)
-
-    minutes = [sum(texts for at, texts in calls if begin <= at < begin + 60) for begin, _ in calls]
-    # A tenth is left to questions.
-    assert max(minutes) == 9
-    assert sum(texts for _, texts in calls) == 30

@@ -1,4 +1,4 @@
-"""A real model in this process, by each engine, beside vectors that another implementation computed."""
+"""A real model in this process, beside vectors that another implementation computed."""
 
 import math
 import os
@@ -27,7 +27,6 @@ from tests.support.local_model import (
     embedder_of,
     gguf,
     needs_model,
-    needs_onnx,
 )
 from tests.unit.embedders.conftest import make_settings
 
@@ -35,18 +34,12 @@ ODD_TEXTS = ["", " \n\t", "\0", "a\0b", "\ud800", "\U0010ffff\ufffe", "\u200b", 
 ODD_TEXTS += ["x" * 5_000, "[CLS] [SEP] <|endoftext|>", "한국어 " * 800, "👩‍👩‍👧‍👦" * 600, "\u202eabc"]
 
 
-@pytest.fixture(params=[pytest.param("gguf", marks=needs_model), pytest.param("onnx", marks=needs_onnx)])
-def model_path(request):
-    """The model for one engine and then for the other."""
-    if request.param == "gguf":
-        return MODEL
-    folder = request.getfixturevalue("onnx_folder")
-    return folder / "model.onnx"
+pytestmark = needs_model
 
 
 @pytest.fixture
-def embedder(model_path):
-    made = embedder_of(model_path)
+def embedder():
+    made = embedder_of(MODEL)
     yield made
     made.close()
 
@@ -94,9 +87,9 @@ def test_odd_texts_have_a_vector_like_any_other(embedder, text):
     assert math.fsum(x * x for x in numbers) == pytest.approx(1, abs=1e-5)
 
 
-def test_prompts_go_before_texts_and_questions_as_the_family_wants(model_path):
-    digest = engine_of(model_path).read_head(model_path).digest
-    choice = choose(make_settings(local=Local(model_path=str(model_path))))
+def test_prompts_go_before_texts_and_questions_as_the_family_wants():
+    digest = engine_of(MODEL).read_head(MODEL).digest
+    choice = choose(make_settings(local=Local(model_path=str(MODEL))))
     place = choice.endpoint
     assert place
     plain = LocalEmbedder(identity=Identity(provider="local", model="m", endpoint=digest), endpoint=place)
@@ -112,9 +105,9 @@ def test_prompts_go_before_texts_and_questions_as_the_family_wants(model_path):
     dressed.close()
 
 
-def test_dimensions_that_were_asked_for_are_the_first_ones_of_unit_length(model_path):
-    short = embedder_of(model_path, output_dimensionality=64)
-    whole = embedder_of(model_path)
+def test_dimensions_that_were_asked_for_are_the_first_ones_of_unit_length():
+    short = embedder_of(MODEL, output_dimensionality=64)
+    whole = embedder_of(MODEL)
 
     (vector,) = short.embed_documents(["a cat"])
     numbers = array("f", whole.embed_documents(["a cat"])[0])[:64]
@@ -125,16 +118,16 @@ def test_dimensions_that_were_asked_for_are_the_first_ones_of_unit_length(model_
     whole.close()
 
 
-def test_embedders_of_one_file_share_a_model_until_the_last_is_closed(model_path):
-    one, other = embedder_of(model_path), embedder_of(model_path)
-    digest = engine_of(model_path).read_head(model_path).digest
+def test_embedders_of_one_file_share_a_model_until_the_last_is_closed():
+    one, other = embedder_of(MODEL), embedder_of(MODEL)
+    digest = engine_of(MODEL).read_head(MODEL).digest
     for embedder in (one, other):
         embedder.embed_query("load", timeout_s=60)
-    model = weakref.ref(shared_model(model_path, digest))
+    model = weakref.ref(shared_model(MODEL, digest))
 
     one.close()
     one.close()
-    assert shared_model(model_path, digest) is model()
+    assert shared_model(MODEL, digest) is model()
     other.close()
     assert model() is None
 
@@ -159,7 +152,7 @@ def test_a_question_comes_before_the_rest_of_a_large_request(embedder):
     assert done == ["question", "request"]
 
 
-def test_a_forked_process_loads_a_model_of_its_own(model_path):
+def test_a_forked_process_loads_a_model_of_its_own():
     program = f"""
 import os, sys
 from pathlib import Path
@@ -170,7 +163,7 @@ from memline.shared.embedders import token_vectors
 from tests.unit.embedders.conftest import make_settings
 # OpenMP waits for ever for threads that a fork has lost.
 model._threads = 2
-embedder = choose(make_settings(local=Local(model_path={str(model_path)!r}))).build()
+embedder = choose(make_settings(local=Local(model_path={str(MODEL)!r}))).build()
 before = embedder.embed_query("hello", timeout_s=60)
 child = os.fork()
 if not child:
