@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import compress
-from urllib.parse import unquote
 
 from msgspec.structs import replace
 
@@ -18,7 +17,6 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotAllowed, not_utf_8
 from memline.shared.index import driver, links
 from memline.shared.note_names import is_markdown
-from memline.shared.sources.about import line_of
 from memline.shared.sources.paths import (
     TRANSCRIPT_PREFIX,
     MemoryPaths,
@@ -37,9 +35,6 @@ from memline.shared.sources.reading import (
 #: Notes with the same name that are listed, and notes that a note is linked with.
 _LISTED = 10
 LINKED = 50
-
-#: A note from its first line to its last: none has more than the size of a file that is read.
-_WHOLE = Part(lines=2**31, max_chars=2**31)
 
 
 def cited_part(asked: Asked) -> tuple[str, Part]:
@@ -83,43 +78,17 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
         if (said := _said(settings, name, part)) is not None:
             return said
     memory_paths = MemoryPaths.of(settings)
-    read = partial(
-        read_excerpt,
-        memory_paths,
-        part=part,
-        private=private,
-        clock=clock,
-    )
-
+    read = partial(read_excerpt, memory_paths, part=part, private=private, clock=clock)
     try:
         excerpt = read(name)
     except PathNotAllowed:
         if (note := _note_named(settings, name, private=private)) is not None:
             return read(note)
-        if (linked := _linked(settings, name, private=private)) is not None:
-            note, place = linked
-            whole = read_excerpt(memory_paths, note, part=_WHOLE, clock=clock)
-            if first := line_of(whole.text.split("\n"), place):
-                return _read(settings, note, replace(part, first=first), private=private, clock=clock)
-            name = f"{note}#{place}"
         _refuse_name(memory_paths, name)
         raise
     if excerpt.status == "not_found" and (note := _note_named(settings, name, private=private)) is not None:
         return read(note)
     return excerpt
-
-
-def _linked(settings: AgentSettings, name: str, *, private: bool) -> tuple[str, str] | None:
-    """Return note and place of a link as it is written; None where it is none.
-
-    `[[note#heading|alias]]`, or `[text](note.md#heading)`.
-    """
-    bare = name.removeprefix("!").removeprefix("[[").removesuffix("]]").partition("|")[0]
-    if bare.startswith("[") and bare.endswith(")"):
-        bare = unquote(bare[:-1].partition("](")[2].strip("<>"))
-    note, _, place = bare.partition("#")
-    path = _note_named(settings, note.strip(), private=private) if note.strip() else None
-    return (path, place.strip()) if path else None
 
 
 def _refuse_name(memory_paths: MemoryPaths, name: str) -> None:
@@ -128,12 +97,11 @@ def _refuse_name(memory_paths: MemoryPaths, name: str) -> None:
     The disk is not looked at: the words say nothing of what exists.
     """
     note, _, fragment = name.rpartition("#")
-    is_link = name.startswith("[")
-    if not is_link and memory_paths.locate(note) is not None:
+    if memory_paths.locate(note) is not None:
         raise PathNotAllowed(
             f"{fragment!r} names no lines of {note}", hint=f"name lines as {note}#L1-L9, or {note} alone"
         )
-    if is_link or (name and "/" not in name and not is_markdown(name.partition("#")[0])):
+    if name and "/" not in name and not is_markdown(name.partition("#")[0]):
         raise PathNotAllowed(f"no note is named {name[:200]!r}", hint=READABLE)
 
 

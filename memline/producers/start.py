@@ -4,15 +4,11 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
 #: Commands that run until they are told to end: a SIGTERM is no failure of theirs at any time.
 UNTIL_STOPPED = {"mcp", "serve", "watch", "worker", "up"}
-
-#: The options before a command; each has a value. `cli.root` has them too, behind 50 ms of imports.
-OPTIONS = {"--config", "--home", "--workspace", "--agent"}
 
 
 def main() -> NoReturn:
@@ -24,7 +20,7 @@ def main() -> NoReturn:
         # One that was closed (`>&-`).
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
-    if command_of(sys.argv[1:]) in UNTIL_STOPPED:
+    if UNTIL_STOPPED.intersection(sys.argv[1:]):
         signal.signal(signal.SIGTERM, _end)
     else:
         # Collections find nothing among what imports make, and took 3 ms of a search.
@@ -36,17 +32,6 @@ def main() -> NoReturn:
     # The interpreter's last collection would look through all that was imported.
     gc.freeze()
     sys.exit(status)
-
-
-def command_of(arguments: Sequence[str]) -> str:
-    """Return the command of a command line: its first word that is neither an option nor the value of one."""
-    words = iter(arguments)
-    for word in words:
-        if not word.startswith("-"):
-            return word
-        if word in OPTIONS:
-            next(words, "")
-    return ""
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -95,7 +95,7 @@ def test_a_note_is_read_by_its_title(place):
     place.write("another.md", "---\naliases: [twin]\n---\n")
     place.index()
     with Memory.of(place.settings, place.agent) as memory:
-        for name in ("Deploy Plan", "rollout", "[[deploy plan]]", "Deploy Plan#L8"):
+        for name in ("Deploy Plan", "rollout", "Deploy Plan#L8"):
             assert memory.get(name).path == "projects/p1.md"
         assert memory.get("Deploy Plan#L9", lines=1).text.startswith("Ask [[Ada")
         assert memory.get("untitled").path == "old/untitled.md"
@@ -135,31 +135,6 @@ def test_a_note_is_read_by_whatever_names_it_in_any_case(place, name, path, firs
 
 
 @pytest.mark.parametrize(
-    ("link", "first"),
-    [
-        ("[[Crew#The cook]]", 6),
-        ("![[crew#The Cook|her]]", 6),
-        ("[[Crew#Crew#The cook]]", 6),
-        ("crew.md#the cook", 6),
-        ("[[Crew#^knots]]", 4),
-        ("[[crew|those]]", 1),
-        ("![[crew]]", 1),
-        ("[her](crew.md#the-cook)", 6),
-        ("![all](<crew.md>)", 1),
-    ],
-)
-def test_a_link_as_it_is_written_is_read_from_the_place_that_it_names(place, link, first):
-    lines = ["# Crew", "", "- Ada steers", "- Bo ties knots ^knots", "", "## The cook", "", "Cy cooks."]
-    place.write("crew.md", "\n".join([*lines, ""]))
-    place.index()
-
-    with Memory.of(place.settings, place.agent) as memory:
-        found = memory.get(link)
-
-    assert (found.path, found.first, found.text) == ("crew.md", first, "\n".join(lines[first - 1 :]))
-
-
-@pytest.mark.parametrize(
     "name", ["two\nlines.md", "\u202eturned\u200b.md", "tab\there.md", "a\\b.md", "bell\a.md"]
 )
 def test_a_citation_is_read_as_an_agent_sees_it(place, name):
@@ -174,16 +149,6 @@ def test_a_citation_is_read_as_an_agent_sees_it(place, name):
 
     assert hit["citation"].replace("\t", " ").isprintable()
     assert (read["path"], read["status"], read["text"]) == (name, "ok", "# Zeppelin")
-
-
-def test_a_link_to_a_heading_that_is_not_there_says_so(place):
-    with Memory.of(place.settings, place.agent) as memory:
-        with pytest.raises(PathNotAllowed, match=r"'No such' names no lines of projects/p1\.md"):
-            memory.get("[[Deploy Plan#No such]]")
-        with pytest.raises(PathNotAllowed, match="no note is named"):
-            memory.get("[[No such note#Steps]]")
-        with pytest.raises(PathNotAllowed, match="no note is named"):
-            memory.get("[text](nothing.md#Steps)")
 
 
 def test_a_name_of_several_notes_lists_them_and_a_path_chooses(place):

@@ -127,22 +127,6 @@ def _link(match: re.Match[str], line: int) -> Link | None:
     return Link(line=line, target=target, is_path=True)
 
 
-def line_of(lines: Sequence[str], place: str) -> int:
-    """Return the line, from 1, that a link names behind its note: a heading, or a block by its `^id`.
-
-    Of headings below each other (`Boat#Sails`) the last counts. Without a place it is the first line, and 0
-    for one that the note does not have.
-    """
-    if not place:
-        return 1
-    if place.startswith("^"):
-        marked = (at for at, line in enumerate(lines, 1) if f" {line.rstrip()}".endswith(f" {place}"))
-        return next(marked, 0)
-    wanted = name_key(place.rpartition("#")[2])
-    named = (each.line + 1 for each in outline(list(lines)).headings if name_key(each.title) == wanted)
-    return next(named, 0)
-
-
 def last_part(target: str) -> str:
     """Return the last part of a path or name, without the ending of a Markdown file."""
     return without_ending(target.rstrip("/").rpartition("/")[2])

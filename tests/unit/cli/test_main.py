@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from memline.producers import cli
-from memline.producers.cli.root import GLOBAL_OPTIONS, GROUPS
-from memline.producers.start import OPTIONS
+from memline.producers.cli.root import GROUPS
 
 ROOT = Path(cli.__file__).parents[3]
 
@@ -166,17 +165,11 @@ main()
 """
 
 
-def test_the_options_before_a_command_are_those_that_the_start_knows():
-    assert {name for option in GLOBAL_OPTIONS for name in option.opts} == OPTIONS
-
-
 @pytest.mark.parametrize("when", ["early", "late"])
 @pytest.mark.parametrize(
     ("words", "status"),
     [
         *((words, 0) for words in ("worker embed", "--home x up", "mcp")),
-        # The word is not the command.
-        *((words, -signal.SIGTERM) for words in ("search up", "--agent serve index")),
         *((words, -signal.SIGTERM) for words in ("index", "queue")),
     ],
 )
