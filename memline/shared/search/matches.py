@@ -146,7 +146,6 @@ class Matches:
 
     def read(self, chunk_ids: Iterable[int]) -> dict[int, Row]:
         """Read chunks, by id."""
-        return {
-            columns[0]: Row._make(columns)
-            for columns in self.connection.execute(_ROWS, (json_ids(chunk_ids),))
-        }
+        ids = [*chunk_ids]
+        rows = self.connection.execute(_ROWS, (json_ids(ids),)) if ids else ()
+        return {columns[0]: Row._make(columns) for columns in rows}

@@ -71,7 +71,7 @@ _NAMED_CHUNKS = (
 )
 _CHUNKS_OF_FILES = "SELECT id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
 _BY_DAY = (
-    "SELECT chunks.id, ordinal FROM chunks JOIN files ON files.id = file_id"
+    "SELECT chunks.id, file_id, ordinal FROM chunks JOIN files ON files.id = file_id"
     " WHERE file_id IN (SELECT value FROM json_each(?)) ORDER BY day, path, ordinal LIMIT ?"
 )
 _NAMED = (
@@ -233,12 +233,12 @@ def lifts_of(
     connection, lifts = matches.connection, dict[int, float]()
     allowed = None if files is None else {*json.loads(files)}
 
-    def chunks_of(file_ids: set[int]) -> dict[int, int]:
+    def chunks_of(file_ids: set[int]) -> list[tuple[int, int, int]]:
         within = json_ids(file_ids if allowed is None else file_ids & allowed)
-        return dict(connection.execute(_BY_DAY, (within, limit)).fetchall())
+        return connection.execute(_BY_DAY, (within, limit)).fetchall()
 
     if named := _named(connection, question.whole):
-        lifts |= {row: named[owner] for row, owner in matches.owners(CHUNKS, chunks_of({*named})).items()}
+        lifts |= {row: named[owner] for row, owner, _ in chunks_of({*named})}
     for lookup in words.lookups:
         if lookup.term.kind == "id":
             exact = [row for row in words.sums if lookup.weight(row) == 1.0]
@@ -248,15 +248,15 @@ def lifts_of(
         return lifts
     file_of, dated = matches.owners(CHUNKS, words.sums), files_of_days(connection, question.days)
     if question.is_day_alone:
-        lifts = {each: DAY_ALONE - at / (10 * limit) for at, each in enumerate(chunks_of(dated))}
+        lifts = {each: DAY_ALONE - at / (10 * limit) for at, (each, *_) in enumerate(chunks_of(dated))}
     else:
         for row in (row for row, owner in file_of.items() if owner in dated):
             lifts[row] = lifts.get(row, 0.0) + DAY * words.coverage(row)
     for tag in question.tags:
         tagged = files_of_tag(connection, tag)
         hits = [row for row, owner in file_of.items() if owner in tagged]
-        others = chunks_of(tagged.difference(file_of.values())).items()
-        for row in (*hits, *(row for row, ordinal in others if not ordinal)):
+        others = chunks_of(tagged.difference(file_of.values()))
+        for row in (*hits, *(row for row, _, ordinal in others if not ordinal)):
             lifts[row] = lifts.get(row, 0.0) + TAG
     return lifts
 
