@@ -55,12 +55,6 @@ class Notes:
             )
         )
 
-    def remove(self, path):
-        self.clock.advance(1)
-        self.writer.store_file(
-            FileRow(path=path, source="memory", outcome="removed", observed_ns=self.clock.now_ns(), chunks=())
-        )
-
     def embed(self):
         """Give every text its vector."""
         retarget(self.writer, self.embedder.identity)

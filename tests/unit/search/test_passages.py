@@ -1,6 +1,5 @@
 from memline.shared.search.matches import Row
 from memline.shared.search.passages import passages
-from tests.unit.search.conftest import ask
 
 LINES = [f"{n} kestrels nest in the barn, as far as I know" for n in range(1, 101)]
 
@@ -51,14 +50,3 @@ def test_chunks_of_other_files_and_pieces_of_one_line_stay_apart():
     ranked.append(row(3, 5, 5, path="b.md"))
 
     assert len(passages(ranked, wanted=9, max_tokens=600)) == 3
-
-
-def test_a_search_cites_neighbours_once(notes, index):
-    notes.add("memory/a.md", "\n".join(LINES[:55]))
-    notes.add("memory/b.md", "Kestrels in the barn.")
-
-    spans = {hit.path: (hit.start_line, hit.end_line) for hit in ask(index, "kestrels barn").hits}
-
-    assert len(spans) == 2
-    assert spans["memory/a.md"][0] == 1
-    assert spans["memory/a.md"][1] > 45

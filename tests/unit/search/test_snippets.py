@@ -23,14 +23,6 @@ def test_front_matter_is_shown_where_a_word_stands_only_there():
     assert snippet([*lines, "The kestrel."], [NEEDLES[0]]).first > 3
 
 
-def test_a_long_line_is_cut_around_the_word():
-    part = snippet(["word " * 400 + "kestrel " + "word " * 400], NEEDLES)
-
-    assert "kestrel" in part.text
-    assert len(part.text) <= MAX_CHARS
-    assert (part.first, part.last) == (0, 0)
-
-
 def test_matched_words_are_those_of_the_snippet_in_any_form():
     needles = [*NEEDLES, ("東京", 2, 0.1), ("err conn 42", 3, 0.2)]
 

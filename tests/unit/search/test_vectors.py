@@ -23,9 +23,7 @@ def filled(notes):
 QUESTIONS: list[tuple[str, dict[str, str]]] = [
     ("kestrel in the garden", {}),
     ("battery invoice", {"path": "memory/home/**"}),
-    ("something about music", {}),
     ("train", {"source": "memory", "path": "memory/work/*.md"}),
-    ("train", {"source": "sessions"}),
 ]
 
 
