@@ -76,7 +76,7 @@ class FleetProcess(Workers):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self._heartbeat.start()
+        self._heartbeat.beat()
         if {"store", "batch"} & set(self._threads_of):
             # Rows may wait from before, and a batch that a killed process was in the middle of.
             for agent in self._settings.agents:
@@ -84,9 +84,12 @@ class FleetProcess(Workers):
         Log("worker").info("worker.started", queues=",".join(self._threads_of), pid=os.getpid())
         return self
 
+    def tick(self) -> None:
+        self._heartbeat.beat()
+
     def __exit__(self, *error: object) -> None:
         self._retry.stop_after(LAST_TRIES_S)
-        self._heartbeat.stop()
+        self._heartbeat.close()
         super().__exit__(*error)
 
 

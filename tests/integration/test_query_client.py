@@ -8,14 +8,13 @@ import dramatiq
 import pytest
 
 from memline.shared.config.installation import QueueAddress
-from memline.shared.queue import redis_client, replies
-from memline.shared.queue.heartbeat import Heartbeat, live_workers
+from memline.shared.queue import replies
+from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.messages import RunQuery, decode
 from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.replies import QueryClient, Replies, WorkerRefused, ask_fleet
 from memline.shared.search.request import SearchRequest
 from tests.support.redis_server import RedisServer
-from tests.support.workspace import until
 
 QUESTION = SearchRequest(query="apples", max_results=3)
 
@@ -36,12 +35,9 @@ def url(redis, monkeypatch):
 @contextmanager
 def alive(url):
     """Somebody says that it serves the queue."""
-    heartbeat = Heartbeat(url, {"query": 1})
-    heartbeat.start()
-    with closing(redis_client.client(url)) as client:
-        until(lambda: bool(live_workers(client)))
-    yield
-    heartbeat.stop()
+    with closing(Heartbeat(url, {"query": 1})) as heartbeat:
+        heartbeat.beat()
+        yield
 
 
 @contextmanager

@@ -53,10 +53,10 @@ def examine_agent(
         yield from of_agent(agent.agent, (damage,))
     now = agent_state(settings, agent, deep=deep, met=met)
     yield from now.findings
-    if now.facts.has_index and damage is None:
-        counts = (now.files, "file"), (now.chunks, "chunk"), (now.facts.backlog.ready, "vector")
+    if now.has_index and damage is None:
+        counts = (now.files, "file"), (now.chunks, "chunk"), (now.backlog.ready, "vector")
         yield _ok(f"{', '.join(counted(*each) for each in counts)} in {agent.index_path}", agent.agent)
-    choice, codes = now.facts.choice, {each.code for each in now.findings}
+    choice, codes = now.choice, {each.code for each in now.findings}
     if choice.requested == NONE:
         yield _ok(f"keyword search only: {choice.reason}", agent.agent)
     elif choice.identity and not codes & {"provider_fails", "provider_unusable", "fallback_active"}:

@@ -35,12 +35,10 @@ def fleet_state(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str
 
 def to_json(now: State) -> dict[str, Any]:
     """Return the JSON contract of `memline queue`; without an answer of Redis there are no queues."""
-    agents = [each for each in now.agents if each.facts.has_index]
-    counts = {
-        name: sum(getattr(each.facts.backlog, name) for each in agents) for name in STATES if name != "ready"
-    }
+    agents = [each for each in now.agents if each.has_index]
+    counts = {name: sum(getattr(each.backlog, name) for each in agents) for name in STATES if name != "ready"}
     counts["backfill"] = sum(each.backfill for each in agents)
-    rate = sum(each.rate for each in agents)
+    rate = sum(each.vectors_per_second for each in agents)
     pending = counts["wanted"] + counts["leased"]
     # Nothing is sent or stored while it is stopped, whatever came in the last minute.
     is_moving = pending and rate and all(each.stop is None for each in agents)
@@ -63,13 +61,13 @@ def to_json(now: State) -> dict[str, Any]:
 
 def _agent(each: AgentState) -> dict[str, Any]:
     return {
-        "agentId": each.facts.agent,
-        "vectors": {name: getattr(each.facts.backlog, name) for name in STATES} | {"backfill": each.backfill},
-        "ceiling": each.facts.refusal.to_json() if each.facts.refusal else None,
+        "agentId": each.agent,
+        "vectors": {name: getattr(each.backlog, name) for name in STATES} | {"backfill": each.backfill},
+        "ceiling": each.refusal.to_json() if each.refusal else None,
         "requestsOut": each.requests_out,
-        "vectorsPerSecond": each.rate,
+        "vectorsPerSecond": each.vectors_per_second,
         "filesWaiting": each.files_waiting,
-        "jobs": each.jobs,
+        "jobs": each.job_reports,
         "jobCounts": each.job_counts,
         "findings": [finding.to_json() for finding in each.findings],
     }

@@ -5,12 +5,10 @@ The only module that knows prometheus_client.
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 import tomllib
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,6 @@ from memline.shared.errors import MemlineError
 from memline.shared.index import jobs
 from memline.shared.logs import Log
 from memline.shared.queue.fleet import Fleet
-from memline.shared.queue.routes import needed_roles
 
 #: Name without the prefix -> what it is. All are gauges.
 METRICS: dict[str, str] = tomllib.loads((Path(__file__).parent / "metrics.toml").read_text("utf-8"))
@@ -42,9 +39,7 @@ class FleetCollector(Collector):
         self, settings: Settings, agents: Sequence[AgentSettings], reader: StateReader | None = None
     ) -> None:
         """`reader`: that of the pages, where there are some."""
-        self._settings = settings
         self._reader = reader or StateReader(settings, agents)
-        self._expected = needed_roles(agents)
         self._lock = threading.Lock()
         self._families: dict[str, Any] = {}
         self._log = Log("metrics")
@@ -54,8 +49,6 @@ class FleetCollector(Collector):
         with self._lock:
             self._families = {}
             try:
-                with suppress(OSError):
-                    self._add("disk_free_bytes", shutil.disk_usage(self._settings.home).free)
                 self._add_state(self._reader.read())
             except MemlineError as error:
                 self._log.warning("state.unreadable", error=error.message, hint=error.hint)
@@ -77,7 +70,6 @@ class FleetCollector(Collector):
             self._add("queue_oldest_seconds", queue.oldest_s, queue=queue.name)
             serving = sum(queue.name in each.queues for each in fleet.workers)
             self._add("workers", serving, role=queue.name)
-            self._add("worker_expected", int(queue.needs_worker(self._expected)), role=queue.name)
         for each in state.spending["models"]:
             for period, name in (("today", "today"), ("thirtyDays", "thirty_days")):
                 labels = {"provider": each["provider"], "model": each["model"], "period": name}
@@ -94,17 +86,17 @@ class FleetCollector(Collector):
             self._add("finding", 1, code=code, agent=agent_id, level=level)
 
     def _add_agent(self, state: AgentState) -> None:
-        facts, agent = state.facts, state.facts.agent
-        self._add("index_up", int(facts.fault is None), agent=agent)
+        agent = state.agent
+        self._add("index_up", int(state.fault is None), agent=agent)
         self._add("files_behind", state.plan.changes.count, agent=agent)
-        if not facts.has_index:
+        if not state.has_index:
             return
         for name in STATES:
-            self._add("vectors", getattr(facts.backlog, name), agent=agent, state=name)
-        self._add("vectors_per_second", state.rate, agent=agent)
+            self._add("vectors", getattr(state.backlog, name), agent=agent, state=name)
+        self._add("vectors_per_second", state.vectors_per_second, agent=agent)
         for name, count in state.job_counts.items():
             self._add("jobs", count, agent=agent, state=name)
-        running = [each for each in state.jobs if each["state"] == jobs.RUNNING]
+        running = [each for each in state.job_reports if each["state"] == jobs.RUNNING]
         oldest_s = max((time.time() - each["createdAt"] for each in running), default=0.0)
         texts, files = ([each[name] for each in running] for name in ("texts", "files"))
         self._add("job_oldest_seconds", max(oldest_s, 0.0), agent=agent)

@@ -24,11 +24,10 @@ from memline.shared.errors import IndexFault, MemlineError
 from memline.shared.finding import Finding, by_urgency, problem
 from memline.shared.findings.check import check
 from memline.shared.findings.common import check_common
-from memline.shared.findings.facts import Facts, Stop, sending
+from memline.shared.findings.facts import Facts, sending
 from memline.shared.index import chunks, driver, identities, jobs, ledger, vectors
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.hold import holders
-from memline.shared.index.identities import IdentityRow
 from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.scheduling import leases
 from memline.shared.scheduling.budget import spent
@@ -39,48 +38,58 @@ from memline.shared.sync.plan import Plan, make_plan
 GOOD_FOR_S, SHARE = 2.0, 1 / 20
 
 
-class AgentState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one agent at one moment; without an index its counts are zero."""
+class AgentState(Facts):
+    """The state of one agent at one moment; without an index its counts are zero.
 
-    #: What `check` has read of it; its connection is closed.
-    facts: Facts
+    All that is shown of it is read when it is made: its connection is closed then.
+    """
+
     plan: Plan
-    #: What is wrong or worth knowing, most urgent first.
-    findings: tuple[Finding, ...]
-    #: Why no text is sent; None while texts are sent.
-    stop: Stop | None
-    #: The identity that is searched.
-    active: IdentityRow | None
-    #: Pending vectors of jobs.
-    backfill: int
-    chunks: int
-    #: Source, its files and their chunks.
-    sources: tuple[tuple[str, int, int], ...]
-    outcomes: dict[str, int]
-    #: All ready vectors, and those that no chunk needs.
-    ready: int
-    cached: int
-    #: JSON of `reports.providers`.
-    providers: list[dict[str, Any]]
-    #: Requests that wait for their answer.
-    requests_out: int
-    #: Vectors stored a second, in the last minute.
-    rate: float
-    #: Files of jobs that were not read.
-    files_waiting: int
-    #: JSON of `reports.jobs`, of those that are not over.
-    jobs: list[dict[str, Any]]
-    job_counts: dict[str, int]
 
-    @property
-    def files(self) -> int:
-        return sum(files for _, files, _ in self.sources)
+    def __init__(
+        self,
+        settings: Settings,
+        agent: AgentSettings,
+        choice: Choice,
+        index: Connection | None,
+        *,
+        met: Sequence[Finding],
+        fault: IndexFault | None = None,
+    ) -> None:
+        plan, now = make_plan(agent, choice, index), time.time()
+        super().__init__(agent, choice, index, now=now, plan=plan, queue=settings.queue, fault=fault)
+        #: What is wrong or worth knowing, most urgent first; and why no text is sent.
+        self.findings, self.stop = check(self, *met), sending(self)
+        #: The identity that is searched.
+        self.active = identities.active(self.index)
+        #: Pending vectors of jobs.
+        live = vectors.count_live(self.index, self.target.id) if self.target else 0
+        self.backfill = self.backlog.wanted - live
+        counts = {name: (name, 0, 0) for name in agent.memory.sources}
+        counts |= {row[0]: row for row in ledger.source_counts(self.index)}
+        #: Source, its files and their chunks.
+        self.sources = [counts[name] for name in sorted(counts)]
+        self.files = sum(files for _, files, _ in self.sources)
+        self.chunks = chunks.count(self.index)
+        self.outcomes = ledger.outcome_counts(self.index)
+        #: All ready vectors, and those that no chunk needs.
+        self.ready, self.cached = vectors.count_ready(self.index), vectors.count_cached(self.index)
+        self.providers = providers.accounts(self)
+        #: Of the last minute.
+        self.vectors_per_second = round(self.rate, 2)
+        #: Requests that wait for their answer.
+        self.requests_out = len(leases.tokens(self.index))
+        #: Files of jobs that were not read: without them an index whose job has begun looks complete.
+        self.files_waiting = jobs.count_waiting(self.index)
+        #: JSON of the jobs that are not over, and the count of all by their state.
+        self.job_reports = job_reports.report_jobs(self, self.jobs) if self.jobs else []
+        states = [job.state for job in jobs.listed(self.index)]
+        self.job_counts = {each: states.count(each) for each in jobs.STATES}
 
     @property
     def is_behind(self) -> bool:
-        model, target = self.facts.model, self.facts.target
-        is_changing = bool(self.active and target and self.active.id != target.id)
-        return bool(self.plan.changes.count or model.missing or model.reason or is_changing)
+        is_changing = bool(self.active and self.target and self.active.id != self.target.id)
+        return bool(self.plan.changes.count or self.model.missing or self.model.reason or is_changing)
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,45 +140,9 @@ def agent_state(
         met = (*met, failure)
     try:
         with driver.reading_if_any(agent.index_path) as reader:
-            return _read(settings, agent, choice, reader, met)
+            return AgentState(settings, agent, choice, reader, met=met)
     except IndexFault as fault:
-        return _read(settings, agent, choice, None, met, fault)
-
-
-def _read(
-    settings: Settings,
-    agent: AgentSettings,
-    choice: Choice,
-    reader: Connection | None,
-    met: Sequence[Finding],
-    fault: IndexFault | None = None,
-) -> AgentState:
-    plan = make_plan(agent, choice, reader)
-    facts = Facts(agent, choice, reader, now=time.time(), plan=plan, queue=settings.queue, fault=fault)
-    index, active, target = facts.index, identities.active(facts.index), facts.target
-    sources = {name: (name, 0, 0) for name in agent.memory.sources}
-    sources |= {row[0]: row for row in ledger.source_counts(index)}
-    states = [job.state for job in jobs.listed(index)]
-    return AgentState(
-        facts=facts,
-        plan=plan,
-        findings=check(facts, *met),
-        stop=sending(facts),
-        active=active,
-        backfill=facts.backlog.wanted - vectors.count_live(index, target.id) if target else 0,
-        chunks=chunks.count(index),
-        sources=tuple(sources[name] for name in sorted(sources)),
-        outcomes=ledger.outcome_counts(index),
-        ready=vectors.count_ready(index),
-        cached=vectors.count_cached(index),
-        providers=providers.accounts(facts),
-        requests_out=len(leases.tokens(index)),
-        rate=round(facts.rate, 2),
-        # Without them an index whose job has begun looks complete.
-        files_waiting=jobs.count_waiting(index),
-        jobs=job_reports.report_jobs(facts, facts.jobs) if facts.jobs else [],
-        job_counts={each: states.count(each) for each in jobs.STATES},
-    )
+        return AgentState(settings, agent, choice, None, met=met, fault=fault)
 
 
 def probe(choice: Choice) -> Finding | None:

@@ -23,7 +23,7 @@ def report(
     """Collect what `memline status --json` says of an agent; arguments as in `reports.state.state`."""
     now = state(settings, [agent], deep=deep, met=met)
     (one,) = now.agents
-    plan, choice = one.plan, one.facts.choice
+    plan, choice = one.plan, one.choice
     about: dict[str, Any] = {
         "agentId": agent.agent,
         "status": _status(one) | _trouble(one) | {"spending": now.spending},
@@ -60,15 +60,14 @@ def left_out_files(settings: AgentSettings) -> list[dict[str, str]]:
 
 def _status(now: AgentState) -> dict[str, Any]:
     """Say what the index has, and what settings, provider, libraries and disk are."""
-    facts = now.facts
-    settings, choice, backlog, refusal = facts.settings, facts.choice, facts.backlog, facts.refusal
+    settings, choice, backlog, refusal = now.settings, now.choice, now.backlog, now.refusal
     memory, rules = settings.memory, settings.memory.remote.batch
     vector, library = memory.store.vector, driver.library()
     vector_error = driver.vec_error(vector.extension_path) if vector.enabled else ""
-    embeds = facts.target.identity if facts.fallback and facts.target else choice
+    embeds = now.target.identity if now.fallback and now.target else choice
     modes = [mode for account in now.providers for mode in account["modes"]]
     batch = next((each for each in modes if each["mode"] == health.BATCH), {"failures": 0, "reason": ""})
-    active, target = now.active, facts.target
+    active, target = now.active, now.target
     is_building = bool(active and target and active.id != target.id)
     rows = {"active": _identity(active), "target": _identity(target), "building": is_building}
     sources = [{"source": name, "files": files, "chunks": count} for name, files, count in now.sources]
@@ -83,16 +82,15 @@ def _status(now: AgentState) -> dict[str, Any]:
         "provider": embeds.provider,
         "model": embeds.model,
         "requestedProvider": choice.requested,
-        # What runs a local model, where one is configured.
         "providerReason": choice.reason,
         "providerAction": choice.action,
         "sources": list(memory.sources),
         "extraPaths": [extra.path for extra in memory.extra_paths],
         "sourceCounts": sources,
         "outcomes": now.outcomes,
-        "behind": {"files": now.plan.changes.count, "vectors": facts.model.missing},
+        "behind": {"files": now.plan.changes.count, "vectors": now.model.missing},
         # What of the settings the index has not taken up yet, and what that costs; empty: nothing.
-        "modelDiffers": facts.model.reason,
+        "modelDiffers": now.model.reason,
         "cache": {
             "enabled": memory.cache.enabled,
             # All ready vectors; of these the cache keeps at most `maxEntries` that no chunk needs.
@@ -109,11 +107,11 @@ def _status(now: AgentState) -> dict[str, Any]:
             "loadError": vector_error,
             "sqlite": f"{library.__name__} {library.sqlite_version}",
             "numpy": not lack_at_a_glance("numpy"),
-            "wanted": backlog.pending if facts.model.missing else 0,
+            "wanted": backlog.pending if now.model.missing else 0,
             "ready": backlog.ready,
             "failed": backlog.failed,
             # The first of them; `memline index --json` lists more.
-            "failures": [{"path": path or "", "reason": why} for _, why, path in facts.failed_texts],
+            "failures": [{"path": path or "", "reason": why} for _, why, path in now.failed_texts],
             "table": bool(active and not vector_error),
         },
         "batch": {
@@ -126,18 +124,18 @@ def _status(now: AgentState) -> dict[str, Any]:
             "pollIntervalMs": rules.poll_interval_ms,
             "timeoutMs": rules.timeout_minutes * 60_000,
             "lastError": batch["reason"],
-            "open": len(facts.batches),
+            "open": len(now.batches),
         },
         "breakers": modes,
         "ceiling": refusal.to_json() if refusal else None,
-        "fallback": facts.fallback,
+        "fallback": now.fallback,
         "identity": rows if active or target else None,
     }
 
 
 def _trouble(now: AgentState) -> dict[str, Any]:
     trouble: dict[str, Any] = {}
-    if (fault := now.facts.fault) is not None:
+    if (fault := now.fault) is not None:
         trouble = {"error": fault.message, "action": fault.hint}
     if now.providers:
         names = ("state", "reason", "action", "holdUntil")

@@ -85,25 +85,24 @@ def overview(view: View) -> Data:
         "at": state.at,
         "findings": trouble,
         "agents": [_agent_row(each) for each in state.agents],
-        "rate": sum(each.rate for each in state.agents),
+        "rate": sum(each.vectors_per_second for each in state.agents),
         "command": command("status"),
     }
 
 
 def _agent_row(each: AgentState) -> Data:
-    facts = each.facts
-    choice = facts.target.identity if facts.fallback and facts.target else facts.choice
+    choice = each.target.identity if each.fallback and each.target else each.choice
     return {
-        "agent": facts.settings.agent,
-        "workspace": str(facts.settings.workspace),
+        "agent": each.settings.agent,
+        "workspace": str(each.settings.workspace),
         "embedder": f"{choice.provider} {choice.model}".strip(),
         "files": each.files,
         "behind": each.plan.changes.count,
-        "ready": facts.backlog.ready,
-        "wanted": facts.backlog.in_progress if facts.model.missing else 0,
-        "failed": facts.backlog.failed,
-        "has_index": facts.has_index,
-        "error": facts.fault.message if facts.fault else "",
+        "ready": each.backlog.ready,
+        "wanted": each.backlog.in_progress if each.model.missing else 0,
+        "failed": each.backlog.failed,
+        "has_index": each.has_index,
+        "error": each.fault.message if each.fault else "",
     }
 
 

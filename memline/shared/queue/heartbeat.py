@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 import uuid
 from collections import Counter, deque
@@ -59,13 +58,14 @@ def live_workers(client: FleetClient) -> list[WorkerInfo]:
 
 
 class Heartbeat(Middleware):
-    """Tells Redis that this worker process is alive, from its start to its end, and what it has finished."""
+    """Tells Redis that this worker process is alive, and what it has finished."""
 
     def __init__(
         self, address: QueueAddress, threads_of: Mapping[str, int], *, file: SettingsFile | None = None
     ) -> None:
         """Serve the queues of these roles, each with so many threads, by the settings of a file."""
-        self._address = address
+        # A connection of its own, which does not wait for long: the others may be busy.
+        self._client = redis_client.client(address, looks=True)
         self._file = file or SettingsFile()
         self._info = WorkerInfo(
             id=uuid.uuid4().hex,
@@ -75,19 +75,9 @@ class Heartbeat(Middleware):
             version=own_version(),
             started=time.time(),
         )
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._due = 0.0
         #: When each message of the last minute was finished (monotonic seconds), and its queue.
         self._done: deque[tuple[float, str]] = deque()
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Tell that this process is gone."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
 
     def after_process_message(
         self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
@@ -96,29 +86,28 @@ class Heartbeat(Middleware):
         if exception is None:
             self._done.append((time.monotonic(), message.queue_name))
 
-    def _run(self) -> None:
-        newer_file = ""
-        # A connection of its own: the others may be busy.
-        with closing(redis_client.client(self._address)) as client:
-            name = client.key("workers")
-            while not self._stop.is_set():
-                was_newer, newer_file = newer_file, self._file.newer()
-                if newer_file and not was_newer:
-                    Log("settings").warning("settings.old", file=newer_file)
-                try:
-                    seen = redis_client.now(client)
-                    info = replace(self._info, seen=seen, newer_file=newer_file, done=self._counts())
-                    client.hset(name, info.id, msgspec.msgpack.encode(info))
-                except QueueError as error:
-                    # The consumers say the same and wait; one heartbeat too few is no loss.
-                    Log("heartbeat").debug("heartbeat.failed", error=error.message)
-                self._stop.wait(HEARTBEAT_S)
-            with suppress(QueueError):
-                client.hdel(name, self._info.id)
-
-    def _counts(self) -> dict[str, int]:
-        """Count the messages of the last minute by their queue."""
-        since = time.monotonic() - RATE_S
-        while self._done and self._done[0][0] < since:
+    def beat(self) -> None:
+        """Tell it, when that is due."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + HEARTBEAT_S
+        newer_file = self._file.newer()
+        if newer_file and not self._info.newer_file:
+            Log("settings").warning("settings.old", file=newer_file)
+        while self._done and self._done[0][0] < now - RATE_S:
             self._done.popleft()
-        return dict(Counter(queue for _, queue in tuple(self._done)))
+        done = dict(Counter(queue for _, queue in tuple(self._done)))
+        try:
+            seen = redis_client.now(self._client)
+            self._info = replace(self._info, seen=seen, newer_file=newer_file, done=done)
+            content = msgspec.msgpack.encode(self._info)
+            self._client.hset(self._client.key("workers"), self._info.id, content)
+        except QueueError as error:
+            # The consumers say the same and wait; one heartbeat too few is no loss.
+            Log("heartbeat").debug("heartbeat.failed", error=error.message)
+
+    def close(self) -> None:
+        """Tell that this process is gone."""
+        with closing(self._client), suppress(QueueError):
+            self._client.hdel(self._client.key("workers"), self._info.id)
