@@ -72,16 +72,16 @@ class Qmd:
         if not request.query.strip() or request.is_limited:
             return ask_index(request, ())
         state = self._home.state
-        reason, action = state.failure, state.action
-        if not reason or not 0 <= self._clock.now() - state.failed_at < RETRY_S:
+        reason, action = state.error, state.action
+        if not 0 <= self._clock.now() - state.error_at < RETRY_S:
             try:
                 return self._ask_qmd(request)
             except QmdFailed as error:
                 reason, action, state = error.message, error.hint, self._home.state
                 _log.warning("qmd.failed", agent=self._agent.agent, error=reason)
                 # One that reads the notes for the first time has not failed.
-                if state.updated_at or state.update_error:
-                    self._home.save(failure=reason, failed_at=self._clock.now(), action=action)
+                if state.updated_at or state.error:
+                    self._home.save(error=reason, action=action, error_at=self._clock.now())
         answer = ask_index(request, (_failing(reason, action),))
         return replace(answer, fallback={"from": "qmd", "reason": reason})
 
@@ -120,7 +120,7 @@ class Qmd:
         # What is said of the index is about the one that is asked; what the builtin one has is beside it.
         status |= {
             "backend": "qmd",
-            "fallback": {"from": "qmd", "reason": state.failure} if state.failure else status["fallback"],
+            "fallback": {"from": "qmd", "reason": state.error} if state.error_at else status["fallback"],
             "builtin": {name: status[name] for name in ("provider", "model", "files", "behind")},
             **dict.fromkeys(("provider", "model", "requestedProvider"), "qmd"),
             "providerReason": "",
@@ -132,21 +132,17 @@ class Qmd:
                 "searchMode": qmd.search_mode,
                 "mode": _MODES[qmd.search_mode],
                 "home": str(self._home.folder),
-                "indexPath": str(self._home.index_path),
                 "collections": sorted(state.collections),
                 "updatedAt": state.updated_at or None,
-                "updateError": state.update_error,
                 "embeddedAt": state.embedded_at or None,
-                "embedError": state.embed_error,
+                "error": state.error,
             },
         }
 
     def met(self) -> tuple[Finding, ...]:
         """Return what keeps qmd from answering."""
         state = self._home.state
-        failures = dict.fromkeys(filter(None, (state.failure, state.update_error)), state.action)
-        if state.embed_error:
-            failures.setdefault(state.embed_error, "")
+        failures = {state.error: state.action} if state.error else {}
         try:
             self._home.program()
         except QmdFailed as error:
@@ -170,11 +166,9 @@ class Qmd:
         qmd, behind = self._qmd, Behind(files=self._qmd_staleness.state().files_behind)
         self._bring_up_to_date(bool(behind.files))
         state = self._home.state
-        if state.update_error:
-            # What it has may be half of it, or nothing.
-            raise QmdFailed(state.update_error, hint=state.action or "memline index")
         if not state.updated_at:
-            raise QmdFailed("qmd reads the notes for the first time", hint="memline index waits for it")
+            reason = state.error or "qmd reads the notes for the first time"
+            raise QmdFailed(reason, hint=state.action or "memline index waits for it")
         answer = Answer(backend="qmd", provider="qmd", model="qmd", behind=behind)
         names = [each for each in state.collections if each in self._home.collections]
         if not names:
@@ -190,8 +184,8 @@ class Qmd:
         except msgspec.MsgspecError as error:
             raise QmdFailed(f"qmd {qmd.search_mode} returned invalid JSON: {error}") from None
         hits = tuple(self._hits(results, request))[:limit]
-        if state.failure:
-            self._home.save(failure="", action="")
+        if state.error_at:
+            self._home.save(error="", action="", error_at=0.0)
         return replace(
             answer,
             hits=hits,
@@ -202,7 +196,8 @@ class Qmd:
 
     def _bring_up_to_date(self, is_changed: bool) -> None:
         """Begin an update that is due; a first one is waited for by a command. Raises QmdFailed."""
-        is_first, update = not self._home.state.updated_at, self._qmd.update
+        state, update = self._home.state, self._qmd.update
+        is_first = not state.updated_at and not state.error
         if not self._long_lived:
             if is_first:
                 self._updater.run()

@@ -35,7 +35,6 @@ from memline.shared.sources.discover import DiscoveredFile, Discovery, first_lin
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.values import as_dict, as_text
-from memline.shared.words import counted
 
 #: `[Wed 2026-03-11 23:51 PDT] `, in front of a message.
 _STAMP = re.compile(r"\[[A-Za-z]{3} \d{4}-\d{2}-\d{2} \d{2}:\d{2}[^\]\n]{0,40}\] *")
@@ -213,11 +212,9 @@ class OpenClawTranscripts(SessionFiles):
             DiscoveredFile(path, str(self._folder / os.path.basename(path)), *row[1:])
             for path, row in paths.items()
         ]
-        unnamed = len(rows) - len(paths)
-        issue = f"{counted(unnamed, 'session')} of {self._database} with an id that is not a file name"
         return Discovery(
             files=(*listed, *(file for file in files.files if file.path not in paths)),
-            issues=((issue,) if unnamed else ()) + files.issues,
+            issues=files.issues,
             left_out=tuple(
                 (path, "OpenClaw has put it into cold storage")
                 for session in cold

@@ -18,9 +18,6 @@ from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, pieces, weighted_length
 from memline.shared.words import counted
 
-#: Characters of a session at most: what follows is left out, and the reason says so.
-MAX_CHARS = 32_000_000
-
 #: Characters of the first user message that name a session without a title.
 TITLE_CHARS = 80
 
@@ -68,22 +65,15 @@ def read_session(
     clock: Clock,
 ) -> SessionReading:
     """Read a session up to what is there now. Never raises for what is on the disk, never follows a link."""
-    messages, chars = list[Said](), 0
     try:
         with open_() as opened:
             records = Records(opened.lines, format.relevant, format.identity)
-            for message in messages_of(format.said(records), now=clock.now()):
-                chars += len(message.text)
-                if chars > MAX_CHARS:
-                    break
-                messages.append(message)
+            messages = list(messages_of(format.said(records), now=clock.now()))
     except (FileRefused, OSError) as error:
         problem = error.problem if isinstance(error, FileRefused) else unreadable(error)
         return SessionReading(outcome=problem.outcome, reason=problem.reason)
     broken = records.broken
-    if chars > MAX_CHARS:
-        outcome, reason = INDEXED, f"only the first {MAX_CHARS:,} characters are read"
-    elif messages:
+    if messages:
         outcome, reason = INDEXED, f"no valid record on {counted(broken, 'line')}, left out" if broken else ""
     elif broken > records.lines // 2:
         outcome, reason = NOT_TEXT, f"no valid record on {broken} of its {counted(records.lines, 'line')}"

@@ -118,7 +118,6 @@ def test_sessions_that_openclaw_forgot_or_put_away_are_not_read(state):
 
     assert [file.path for file in found.files] == [PATH]
     assert found.left_out == (("sessions/c.jsonl", "OpenClaw has put it into cold storage"),)
-    assert found.issues == (f"3 sessions of {database.path} with an id that is not a file name",)
 
 
 def test_a_database_that_cannot_be_read_is_an_issue(state):

@@ -5,7 +5,6 @@ from functools import partial
 
 import pytest
 
-from memline.shared.sessions import read_session as module
 from memline.shared.sessions import stores
 from memline.shared.sessions.openclaw import FORMAT
 from memline.shared.sessions.read_session import read_session
@@ -72,15 +71,6 @@ def test_a_last_line_without_a_line_end_is_taken_when_it_is_a_whole_message(tmp_
     found = read(tmp_path, opening() + said("user", "The last words").rstrip("\n"))
 
     assert found.chunks[0].text == "User: The last words"
-
-
-def test_of_an_endless_session_the_beginning_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MAX_CHARS", 10_000)
-
-    found = read(tmp_path, opening() + talk(300))
-
-    assert 9_000 < sum(len(chunk.text) for chunk in found.chunks) < 15_000
-    assert (found.outcome, found.reason) == ("indexed", "only the first 10,000 characters are read")
 
 
 def test_a_very_long_message_is_cut_in_pieces_that_say_who_speaks(tmp_path):

@@ -54,12 +54,10 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     files: int = 0
     #: Name, folder and mask.
     collections: dict[str, tuple[str, str]] = {}
-    #: Why the last update, its vectors or a question failed, and what to do about it.
-    update_error: str = ""
-    embed_error: str = ""
-    failure: str = ""
-    failed_at: float = 0.0
+    #: What failed since the last good answer, what to do about it, and when a question or an update did.
+    error: str = ""
     action: str = ""
+    error_at: float = 0.0
 
 
 class Collection(msgspec.Struct, frozen=True):
@@ -85,7 +83,6 @@ class QmdHome:
         self._settings, self._qmd = settings, settings.content.memory.qmd
         home = settings.home if settings.home.is_absolute() else settings.index_path.parent
         self.folder = home / "qmd" / f"{settings.agent}-{digest(settings.workspace)}"
-        self.index_path = self.folder / "xdg-cache" / "qmd" / "index.sqlite"
         named = os.path.expanduser(self._qmd.sessions.export_dir or self.folder / "sessions")
         self.exports = Path(os.path.join(settings.workspace, named))
         #: Says which files are memory by the rules that the builtin backend has.
@@ -106,7 +103,7 @@ class QmdHome:
             models = Path(caches, "qmd", "models")
             if models.is_dir():
                 with suppress(FileExistsError):
-                    (self.index_path.parent / "models").symlink_to(models)
+                    (self.folder / "xdg-cache/qmd/models").symlink_to(models)
         except OSError as error:
             raise QmdFailed(f"qmd's home {self.folder} cannot be made: {error.strerror}") from None
 

@@ -80,11 +80,12 @@ class Updater:
             home.run("update", timeout_ms=self._qmd.update.update_timeout_ms)
         except (QmdFailed, IndexFault, OSError) as error:
             failed = error if isinstance(error, QmdFailed) else QmdFailed(f"sessions: {error}")
-            home.save(update_error=failed.message, action=failed.hint)
+            # What it has may be half of it, or nothing.
+            home.save(updated_at=0.0, error=failed.message, action=failed.hint, error_at=self._clock.now())
             raise failed from None
         done = {"started_at": now, "updated_at": self._clock.now(), "files": files}
         # It is asked again at once.
-        home.save(**done, update_error="", failure="", action="")
+        home.save(**done, error="", action="", error_at=0.0)
         _log.info("qmd.updated", agent=self._settings.agent, files=files)
 
     def embed(self, *, forced: bool = False) -> None:
@@ -97,9 +98,9 @@ class Updater:
             self.home.run("embed", timeout_ms=update.embed_timeout_ms)
         except QmdFailed as error:
             _log.warning("qmd.embed_failed", agent=self._settings.agent, error=error.message)
-            self.home.save(embed_error=error.message)
+            self.home.save(error=error.message, action=error.hint)
         else:
-            self.home.save(embedded_at=now, embed_error="")
+            self.home.save(embedded_at=now)
 
     def behind(self) -> int:
         """Count the files that changed, came or went since the last update began."""
