@@ -18,7 +18,7 @@ from msgspec import Struct
 from memline.shared.note_names import fold, without_ending
 from memline.shared.sources.about import asked_tags
 from memline.shared.sources.dates import Days, days_in, start_with_fillers
-from memline.shared.sources.tokens import dense_run, emoji_run, grams, has_dense
+from memline.shared.sources.tokens import dense_run, has_dense
 from memline.shared.words import is_question, language_of, light_words, stop_words_of, words_of_days
 
 #: Characters of a question that are read, and terms that are made of it: more is a pasted document. The
@@ -148,12 +148,10 @@ class _Terms:
                 self.add(day, looks, kind="part" if is_day_alone else "day", typed=figures)
 
     def take_marked(self, text: str) -> str:
-        """Make terms of quotes, emoji and compounds, and return the rest."""
+        """Make terms of quotes and compounds, and return the rest."""
         text = _QUOTED.sub(self._take_quote, text)
         if not text.isascii():
-            for emoji in emoji_run().findall(text):
-                self.add(emoji, f"{{grams}} : {quoted(grams(emoji))}", kind="id", typed=emoji)
-            text = dense_run().sub(lambda run: f" {run[0]} ", emoji_run().sub(" ", text))
+            text = dense_run().sub(lambda run: f" {run[0]} ", text)
         return _COMPOUND.sub(self._take_compound, text)
 
     def _take_quote(self, match: re.Match[str]) -> str:

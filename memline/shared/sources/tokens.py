@@ -25,20 +25,11 @@ DENSE = (
 _SPACED_ENDS = (". ", "! ", "? ", "; ", ".\t", ": ")
 _DENSE_ENDS = "。！？；．…"
 
-_JOINER = "\u200d"
-
 
 @lru_cache(maxsize=1)
 def dense_run() -> re.Pattern[str]:
     """Return what matches a run of dense characters; compiling it takes 1.3 ms that ASCII never pays."""
     return re.compile(f"[{DENSE}]+")
-
-
-@lru_cache(maxsize=1)
-def emoji_run() -> re.Pattern[str]:
-    """Return what matches an emoji, with what joins its parts."""
-    symbol = "[\u231a-\u23ff\u2600-\u27bf\u2b1b-\u2b55\U0001f000-\U0001faff]"
-    return re.compile(f"{symbol}(?:[\ufe0f{_JOINER}]|(?<={_JOINER}){symbol}|[\U0001f3fb-\U0001f3ff])*")
 
 
 @lru_cache(maxsize=1)
@@ -66,7 +57,7 @@ def grams(text: str) -> str:
     unicode61 makes one token of such a run, so a word inside it is never found. A run c1..cn gives
     c1c2, c2c3, …, and cn alone: any part of it of two characters or more is a sequence of whole tokens,
     and any single character is the beginning of one. Words, numbers and ids that touch such a run are given
-    as well: 换成了Caddy. To unicode61 an emoji is nothing: each of its characters gives a word, `u1f680`.
+    as well: 换成了Caddy.
     """
     if text.isascii():
         return ""
@@ -75,8 +66,6 @@ def grams(text: str) -> str:
         pairs.extend(run[i : i + 2] for i in range(len(run)))
     if pairs:
         pairs.extend(word for sides in _beside_dense().findall(text) for word in sides if word)
-    for emoji in emoji_run().findall(text):
-        pairs.extend(f"u{ord(char):x}" for char in emoji if char not in "\ufe0f\u200d")
     return " ".join(pairs)
 
 
