@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.process import end, running_memline
-from tests.support.workspace import paths, until
+from tests.support.workspace import until
 
 pytestmark = pytest.mark.place(server={}, notes=20, is_indexed=True, cache={"enabled": False})
 
@@ -55,22 +55,6 @@ def test_files_that_moved_within_the_root_are_paid_for_once(place, server):
     assert place.index().files["removed"] == 20
     assert set(place.outcomes()) == {f"memory/old/note-{number}.md" for number in range(20)}
     assert len(server.texts) == calls
-
-
-def test_a_folder_of_extra_paths_is_a_root(place):
-    wiki = place.folder / "wiki"
-    wiki.mkdir()
-    for number in range(5):
-        (wiki / f"{number}.md").write_text(f"Wombat facts {number}.")
-    place.configure(extraPaths=[str(wiki)])
-    place.index()
-    shutil.rmtree(wiki)
-
-    answer = place.search("wombat")
-    assert paths(answer)[0].startswith(str(wiki))
-    assert str(wiki) in answer.warning
-    place.configure(extraPaths=[])
-    assert place.index().files["removed"] == 5
 
 
 def test_a_missing_workspace_answers_from_its_index_and_nothing_advises_mkdir(place):

@@ -21,25 +21,6 @@ def place(place, server, monkeypatch):
     return place
 
 
-def test_index_beside_a_running_up_waits_for_both_and_pays_once(place, server, tmp_path):
-    with running_memline(*place.arguments("up")) as running:
-        until(lambda: len(server.requests) > 1, "the first requests")
-        first = place.run("index", "--json")
-        place.write("memory/note-0.md", note(100))
-        place.write("memory/late.md", note(101))
-        second = place.run("index", "--json")
-        stderr = end(running)
-
-    assert first.status == 0, first.stderr
-    assert first.json[0]["vectors"]["pending"] == 0
-    assert second.status == 0, second.stderr
-    assert second.json[0]["chunks"] == 3 * (NOTES + 1)
-    assert running.returncode == 0
-    assert "Traceback" not in stderr
-    assert not server.repeated()
-    assert_as_undisturbed(place, tmp_path)
-
-
 @pytest.mark.parametrize("command", ["up", "index"])
 def test_a_note_saved_during_the_first_import_gets_its_vector_first(place, server, command):
     # Half a minute for all texts.

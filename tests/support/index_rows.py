@@ -94,7 +94,7 @@ def make_job(writer, *paths, now_ns=0, force=False):
     """A reindex that has to read these files; those observed from `now_ns` on have been read."""
     with writer.transaction() as (connection, _):
         files = [(path, 1) for path in paths]
-        return jobs.create(connection, jobs.REINDEX, by="me@here", now_ns=now_ns, files=files, force=force)
+        return jobs.create(connection, jobs.REINDEX, now_ns=now_ns, files=files, force=force)
 
 
 def cancel_backfill(writer):

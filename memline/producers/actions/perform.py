@@ -23,7 +23,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     agents: tuple[AgentSettings, ...]
     #: The agent that was named; empty: none was.
     agent: str = ""
-    #: For jobs and the audit log: user@host, or the name of a token, never the token.
+    #: For the audit log: user@host, or the name of a token, never the token.
     by: str
 
     @property

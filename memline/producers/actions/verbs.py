@@ -144,9 +144,8 @@ def _reindex(asker: Asker, settings: AgentSettings, *, force: bool) -> dict[str,
         if is_under_way := (job := next(equal, None)) is not None:
             files = jobs.files_of(connection, job.id)
         else:
-            by, now_ns = jobs.asker(), SystemClock().now_ns()
-            options: dict[str, Any] = {"what": what, "files": files, "force": force}
-            job = jobs.create(connection, jobs.REINDEX, by=by, now_ns=now_ns, **options)
+            now_ns = SystemClock().now_ns()
+            job = jobs.create(connection, jobs.REINDEX, now_ns=now_ns, what=what, files=files, force=force)
     send(Sweep(agent=settings.agent))
     return {
         "agentId": settings.agent,

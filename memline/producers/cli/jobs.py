@@ -1,5 +1,6 @@
 """`memline jobs` and `reindex`."""
 
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -13,7 +14,6 @@ from memline.producers.cli.invocation import AS_JSON, Invocation, command, group
 from memline.producers.cli.output import note, print_result, table
 from memline.producers.reports import estimate
 from memline.producers.reports.jobs import SHORT, listed, named, report
-from memline.shared.index.jobs import asker as this_user
 from memline.shared.words import span
 
 #: What a job is named by.
@@ -29,7 +29,8 @@ def act(invocation: Invocation, verb: str, as_json: bool, **arguments: Any) -> i
     if verb == "reindex":
         agents = tuple(invocation.enabled_agents())
     named = invocation.options.agent or ""
-    asker = Asker(settings=settings, agents=agents, agent=named, by=this_user())
+    by = f"{os.environ.get('USER') or os.getuid()}@{os.uname().nodename}"
+    asker = Asker(settings=settings, agents=agents, agent=named, by=by)
     done = perform(VERBS[verb], asker, **arguments)
     print_result(done.value, as_json, done.words)
     for line in done.notes:
@@ -86,7 +87,7 @@ def show(invocation: Invocation, job: str, as_json: bool) -> None:
 
 
 def _rows(answer: dict[str, Any]) -> Iterator[str]:
-    """Yield a line for each thing that is known: `Asked by: me@here`, `Texts: done 3, left 4`."""
+    """Yield a line for each thing that is known: `Kind: reindex`, `Texts: done 3, left 4`."""
     for name, each in answer.items():
         label = re.sub(r"(?=[A-Z])", " ", name).capitalize()
         if isinstance(each, dict):

@@ -174,7 +174,6 @@ def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
             # import, reindex, model or backfill; and more about it: the model, or that all files are read.
             "kind": job.kind,
             "what": job.what,
-            "askedBy": job.asked_by,
             "createdAt": job.created_ns / 1e9,
             "endedAt": job.ended_at or None,
             "state": job.state,

@@ -154,7 +154,6 @@ class IndexRun:
                 jobs.create(
                     connection,
                     jobs.IMPORT if is_import else jobs.REINDEX,
-                    by=jobs.asker(),
                     now_ns=self._clock.now_ns(),
                     what="" if is_import else "all files" if force else "changed files",
                     files=files,

@@ -229,7 +229,7 @@ class _AgentFollower:
         writing = IndexWriter.of(self.settings, clock=self._clock)
         with closing(writing) as writer, writer.transaction() as (connection, _):
             now_ns = self._clock.now_ns()
-            job = jobs.create(connection, kind, by=jobs.asker(), now_ns=now_ns, files=files)
+            job = jobs.create(connection, kind, now_ns=now_ns, files=files)
         _log.info("job.made", agent=self.settings.agent, job=job.token, kind=kind)
         send(Sweep(agent=self.settings.agent))
 

@@ -84,17 +84,14 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     index: Connection
     file: AccountFile
 
-    def _owner(self, provider: str) -> tuple[str, str]:
+    def owner(self, provider: str) -> tuple[str, str]:
+        """Return the key of the identity that this index has at a provider, and the mark of its secrets."""
         key, _, mark = meta.get(self.index, meta.HEALTH_OF, {}).get(provider, "").partition(" ")
         return key, mark
 
-    def identity_of(self, provider: str) -> str:
-        """Return the key of the identity that this index has at a provider; empty without one."""
-        return self._owner(provider)[0]
-
     def of(self, provider: str) -> str:
         """Name the account that this index has at a provider."""
-        return account_id(provider, self._owner(provider)[1])
+        return account_id(provider, self.owner(provider)[1])
 
 
 def account_id(provider: str, mark: str) -> str:

@@ -41,7 +41,6 @@ class Job(msgspec.Struct, frozen=True):
     token: str
     kind: str
     what: str
-    asked_by: str
     state: str
     force: int
     created_ns: int
@@ -71,16 +70,10 @@ _HAS_FILES = "EXISTS (SELECT 1 FROM job_files WHERE job = jobs.id)"
 _SETTLED = f"jobs.state = 'running' AND NOT {_HAS_FILES} AND NOT {_HAS_TEXTS}"
 
 
-def asker() -> str:
-    """Return user@host of this process: who asks for a job on a command line."""
-    return f"{os.environ.get('USER') or os.getuid()}@{os.uname().nodename}"
-
-
 def create(
     connection: Connection,
     kind: str,
     *,
-    by: str,
     now_ns: int,
     what: str = "",
     files: Iterable[tuple[str, int]] = (),
@@ -90,9 +83,9 @@ def create(
     """Make a job that has to read these files (ledger path, size)."""
     listed = dict(files)
     row = connection.execute(
-        "INSERT INTO jobs (token, kind, what, asked_by, force, created_ns, files, identity_id, state)"
-        f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running') RETURNING {', '.join(Job.__struct_fields__)}",
-        (os.urandom(4).hex(), kind, what, by, force, now_ns, len(listed), identity_id),
+        "INSERT INTO jobs (token, kind, what, force, created_ns, files, identity_id, state)"
+        f" VALUES (?, ?, ?, ?, ?, ?, ?, 'running') RETURNING {', '.join(Job.__struct_fields__)}",
+        (os.urandom(4).hex(), kind, what, force, now_ns, len(listed), identity_id),
     ).fetchone()
     job = Job(*row)
     connection.executemany(
@@ -185,7 +178,7 @@ def for_model(connection: Connection, what: str, identity_id: int, *, kind: str,
     condition = "WHERE ended_at = 0 AND kind = ? AND what = ? AND identity_id = ? ORDER BY id DESC"
     if same := select(connection, Job, "jobs", condition, kind, what, identity_id):
         return same[0]
-    return create(connection, kind, by=asker(), now_ns=int(now * 1e9), what=what, identity_id=identity_id)
+    return create(connection, kind, now_ns=int(now * 1e9), what=what, identity_id=identity_id)
 
 
 def reopen(connection: Connection, job_id: int) -> None:

@@ -202,7 +202,6 @@ CREATE TABLE IF NOT EXISTS jobs (
     token TEXT NOT NULL UNIQUE,
     kind TEXT NOT NULL CHECK (kind IN ('import', 'reindex', 'model', 'backfill')),
     what TEXT NOT NULL DEFAULT '',
-    asked_by TEXT NOT NULL DEFAULT '',
     state TEXT NOT NULL CHECK (state IN ('running', 'paused', 'cancelled', 'done')),
     -- Whether its files are chunked again when they did not change.
     force INTEGER NOT NULL DEFAULT 0,

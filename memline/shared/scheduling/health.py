@@ -347,7 +347,7 @@ def _read(connection: Connection | None, key: tuple[str, str, str]) -> Health | 
 
 def _key(accounts: Accounts, provider: str, mode: str, model: str = "") -> tuple[str, str, str]:
     if not model:
-        row = identities.by_key(accounts.index, accounts.identity_of(provider))
+        row = identities.by_key(accounts.index, accounts.owner(provider)[0])
         model = row.identity.model if row is not None else ""
     return accounts.of(provider), model, mode
 

@@ -55,23 +55,6 @@ def test_a_file_that_cannot_be_indexed_is_named_with_its_reason(place, kind):
     assert place.call("index", "--json").json[0]["files"]["unchanged"] == 1
 
 
-def test_a_symbolic_link_to_a_folder_is_not_entered_and_its_files_cannot_be_had(place):
-    outside = place.folder / "outside"
-    outside.mkdir()
-    (outside / "secret.md").write_text("# Secret\n\nThe password is xyzzy.\n")
-    (place.workspace / "memory" / "linked").symlink_to(outside)
-
-    report = place.index()
-    got = place.call("get", "memory/linked/secret.md")
-
-    assert not report.failed
-    assert place.outcomes()["memory/linked"][0] == "symlink"
-    assert place.rows("SELECT count(*) FROM chunks WHERE text LIKE '%xyzzy%'") == [(0,)]
-    assert got.status == 1
-    assert "not an allowed Markdown memory file" in got.stderr
-    assert "xyzzy" not in got.stdout + got.stderr
-
-
 def test_a_folder_that_becomes_a_link_takes_its_notes_out_of_the_index(place):
     place.write("memory/diary/day.md", "# Day\n\nThe password is plugh.\n")
     place.index()

@@ -1,6 +1,4 @@
 import os
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -126,28 +124,6 @@ def test_a_damaged_index_or_one_of_an_older_release_is_moved_aside_and_the_index
     assert paths(place.search("lighthouse")) == ["memory/good.md"]
 
 
-def test_pages_that_are_damaged_in_the_middle_are_found_in_the_run_and_the_index_is_built_again(
-    place, server
-):
-    place.configure(**remote(server.url))
-    for number in range(30):
-        place.write(f"memory/note-{number}.md", note(number))
-    place.index()
-    right = place.contents()
-    python(DAMAGE, str(place.index_path))
-    place.write("memory/note-7.md", note(7) + "\n")
-
-    notes = []
-    report = place.index(force=True, on_note=notes.append)
-
-    (aside,) = place.index_path.parent.glob("*.corrupt-*Z")
-    assert len(notes) == 1, "\n".join(notes)
-    assert str(aside) in notes[0]
-    assert not report.failed
-    assert place.contents().chunks == right.chunks
-    assert place.contents().vectors == right.vectors
-
-
 @pytest.mark.parametrize("is_last", [False, True], ids=["in the middle", "after its last vector"])
 def test_an_index_that_is_damaged_while_a_run_uses_it_is_built_again(place, server, is_last):
     server.control({"latency_ms": 30})
@@ -170,20 +146,3 @@ def test_an_index_that_is_damaged_while_a_run_uses_it_is_built_again(place, serv
     assert len(notes) == 1, "\n".join(notes)
     assert not report.failed
     assert len(place.contents().vectors) == 91
-
-
-def test_the_database_of_another_program_is_refused_and_left_as_it_is(place):
-    place.index_path.parent.mkdir(parents=True)
-    with closing(sqlite3.connect(place.index_path)) as connection:
-        connection.execute("CREATE TABLE chunks (id TEXT PRIMARY KEY, text TEXT)")
-    before = place.index_path.read_bytes()
-
-    for command in (("index",), ("search", "lighthouse")):
-        ran = place.run(*command)
-
-        assert ran.status == 1
-        assert "not a Memline index" in ran.stderr
-        assert "Try: " in ran.stderr
-    assert place.index_path.read_bytes() == before
-    assert [path.name for path in place.index_path.parent.iterdir()] == [place.index_path.name]
-    assert "not a Memline index" in place.status()["error"]

@@ -285,7 +285,7 @@ def test_live_edits_and_later_attempts_go_in_requests(desk):
 
 def test_a_backfill_is_held_while_files_of_a_job_are_to_be_read(desk):
     with desk.writer.transaction() as (connection, _):
-        jobs.create(connection, jobs.REINDEX, by="me", now_ns=1, files=[("b.md", 9)])
+        jobs.create(connection, jobs.REINDEX, now_ns=1, files=[("b.md", 9)])
 
     assert desk.plan()
     assert batches.open_batches(desk.writer.connection) == []

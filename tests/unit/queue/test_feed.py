@@ -30,7 +30,7 @@ def enqueued(monkeypatch, clock):
 def make_job(writer, count, size):
     files = [(f"{number:03}.md", size) for number in range(count)]
     with writer.transaction() as (connection, _):
-        return jobs.create(connection, jobs.IMPORT, by="me", now_ns=1, files=files)
+        return jobs.create(connection, jobs.IMPORT, now_ns=1, files=files)
 
 
 def test_what_does_not_arrive_is_enqueued_again_later_each_time(writer, enqueued, clock):

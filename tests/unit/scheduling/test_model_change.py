@@ -33,7 +33,7 @@ def active_model(writer):
 def test_going_back_ends_the_job_of_the_change_and_no_other(wanting):
     answer(wanting, lease_all(wanting))
     connection = wanting.connection
-    other = jobs.create(connection, jobs.REINDEX, by="a", now_ns=1, files=[("a.md", 1)])
+    other = jobs.create(connection, jobs.REINDEX, now_ns=1, files=[("a.md", 1)])
     for state in (jobs.RUNNING, jobs.PAUSED):
         retarget(wanting, MODEL_B)
         (change,) = [each for each in jobs.open_jobs(connection) if each.kind == jobs.MODEL]
