@@ -1,12 +1,9 @@
 """Two workspaces never share an index, and an index is never taken from its workspace."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from memline import Memory
-from memline.shared.config.agents import digest
 from tests.support.shell import Shell
 
 
@@ -35,38 +32,6 @@ def names(folder):
 
 def cited(shell, *args):
     return [hit["snippet"] for hit in shell(*args, "--json").json["results"]]
-
-
-def test_two_workspaces_have_two_indexes_and_never_see_each_other(shell, tmp_path, indexes):
-    one = made(tmp_path / "one", "The alpha secret is in the cellar.\n")
-    two = made(tmp_path / "two", "The beta plan is in the attic.\n")
-
-    for folder in (one, two):
-        assert shell("--workspace", str(folder), "index").status == 0
-
-    assert names(indexes) == {f"main-{digest(each)}.sqlite" for each in (one, two)}
-    assert cited(shell, "--workspace", str(two), "search", "secret cellar plan") == [
-        "The beta plan is in the attic."
-    ]
-    assert cited(shell, "--workspace", f"{one}/", "search", "alpha") == ["The alpha secret is in the cellar."]
-    with Memory(two) as memory:
-        assert not memory.search("alpha").hits
-        assert memory.search("beta").hits
-
-
-def test_status_config_and_doctor_name_the_same_file(shell, tmp_path, indexes):
-    folder = made(tmp_path / "one", "A note.\n")
-    shell("--workspace", str(folder), "index")
-    file = str(indexes / f"main-{digest(folder)}.sqlite")
-    shell.setenv("MEMLINE_WORKSPACE", str(folder))
-
-    assert shell("status", "--json").json[0]["status"]["dbPath"] == file
-    assert file in shell("config", "show").stdout
-    assert file in shell("doctor").stdout
-    Path(file).unlink()
-    assert f"nothing is indexed yet, {file} is missing" in shell("doctor").stdout
-    missing = shell("--workspace", str(folder), "doctor")
-    assert f"memline --workspace {folder} index" in missing.stdout
 
 
 def test_one_file_for_two_workspaces_is_refused(shell, tmp_path):

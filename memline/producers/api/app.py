@@ -115,9 +115,6 @@ class Pages(Protocol):
     def access(self, cookies: Mapping[str, str], address: str) -> Access | None:
         """Return what a browser with these cookies may do; None when it has to log in."""
 
-    async def missing(self, request: Request) -> Response:
-        """Answer a browser that asked for an address that is not there."""
-
 
 class Api:
     """The application of one server."""
@@ -173,8 +170,6 @@ class Api:
 
     async def _http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        if error.status_code == 404 and "text/html" in request.headers.get("accept", ""):
-            return await self._pages.missing(request)
         hint = _HINTS.get(error.status_code, "")
         # Starlette's own words have capitals, "Not Found".
         words = error.detail if error.status_code in (413, 415) else error.detail.lower()

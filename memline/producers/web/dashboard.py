@@ -17,7 +17,8 @@ from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from memline.producers.actions.perform import Asker, Done, Verb, perform
 from memline.producers.actions.verbs import VERBS
@@ -28,7 +29,7 @@ from memline.producers.api.responses import error_response, status_of, wants_pag
 from memline.producers.reports.state import StateReader
 from memline.producers.web import session
 from memline.producers.web.pages import PAGES, Page, PageMissing, View
-from memline.producers.web.rendering import ROOT, Static, environment, path_of
+from memline.producers.web.rendering import HERE, ROOT, environment, path_of
 from memline.producers.web.session import HEADERS, address_here, lead_on, own_page, read_form
 from memline.shared.errors import AccessDenied, MemlineError
 from memline.shared.logs import AUDIT, Log
@@ -50,6 +51,15 @@ class LoginNeeded(Exception):
     """Sends the browser to the login."""
 
 
+class Files(StaticFiles):
+    """The static files; a browser asks each time whether one has changed, since their names stay."""
+
+    def file_response(self, *args: Any, **options: Any) -> Response:
+        response = super().file_response(*args, **options)
+        response.headers.update(HEADERS | {"cache-control": "no-cache"})
+        return response
+
+
 class Dashboard:
     """The pages of one server, as an application below ROOT."""
 
@@ -59,11 +69,10 @@ class Dashboard:
         self._pool = pool
         self._sessions = session.Sessions(authenticator)
         self._state = StateReader(tools.settings, [tools.settings.agents[name] for name in tools.agents])
-        self._static = Static()
-        self._templates = environment(self._static)
+        self._templates = environment()
         self.app = Starlette(
             routes=[
-                Route("/static/{digest}/{name}", self._send_static, methods=["GET"]),
+                Mount("/static", app=Files(directory=HERE / "static")),
                 Route("/login", self._show_login, methods=["GET"]),
                 Route("/login", self._log_in, methods=["POST"]),
                 Route("/logout", self._log_out, methods=["POST"]),
@@ -81,10 +90,6 @@ class Dashboard:
     def access(self, cookies: Mapping[str, str], address: str) -> Access | None:
         """Return what a browser with these cookies may do; None when it has to log in."""
         return self._sessions.access(cookies, address)
-
-    async def missing(self, request: Request) -> Response:
-        """Answer a browser that asked for an address that is not there."""
-        return await self._refuse(request, HTTPException(404, "there is no such page"))
 
     def _page(self, page: Page) -> Callable[[Request], Any]:
         async def show(request: Request) -> Response:
@@ -188,14 +193,6 @@ class Dashboard:
         for name in (session.SESSION_COOKIE, session.FORM_COOKIE, session.DONE_COOKIE):
             session.put_cookie(response, name, "", headers=request.headers, max_age_s=0)
         return response
-
-    async def _send_static(self, request: Request) -> Response:
-        found = self._static.find(request.path_params["digest"], request.path_params["name"])
-        if found is None:
-            raise HTTPException(404, "not found")
-        content, media_type = found
-        caching = {"cache-control": "public, max-age=31536000, immutable"}
-        return Response(content, media_type=media_type, headers=HEADERS | caching)
 
     async def _lead_to_login(self, request: Request, _error: Exception) -> Response:
         return RedirectResponse(f"{ROOT}/login?next={quote(address_here(request))}", 303, HEADERS)

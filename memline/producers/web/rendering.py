@@ -1,11 +1,10 @@
-"""Turn pages into HTML: the templates' environment, its filters, and the static files with their digests.
+"""Turn pages into HTML: the templates' environment, and its filters.
 
 Every text is escaped, and its control characters are made visible: names, texts and errors are hostile input.
 """
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import time
 from collections.abc import Mapping
@@ -24,9 +23,7 @@ from memline.shared.words import counted, money, span
 #: Where the dashboard is; every address on its pages begins with it.
 ROOT = DASHBOARD.rstrip("/")
 
-_HERE = Path(__file__).parent
-
-_MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+HERE = Path(__file__).parent
 
 
 def _shown(value: Any) -> Any:
@@ -71,29 +68,10 @@ def command_of(name: str, fields: Mapping[str, object]) -> str:
     return shlex.join(["memline", *first, *name.split(), *options, *named])
 
 
-class Static:
-    """The static files: each has its digest in its address, so a browser may keep it for good."""
-
-    def __init__(self) -> None:
-        self._files = {path.name: path.read_bytes() for path in sorted((_HERE / "static").iterdir())}
-        self._digests = {
-            name: hashlib.sha256(content).hexdigest()[:16] for name, content in self._files.items()
-        }
-
-    def address(self, name: str) -> str:
-        return f"{ROOT}/static/{self._digests[name]}/{name}"
-
-    def find(self, digest: str, name: str) -> tuple[bytes, str] | None:
-        """Return content and media type; None for a file, or a version of it, that is not there."""
-        if self._digests.get(name) != digest:
-            return None
-        return self._files[name], _MEDIA_TYPES[Path(name).suffix]
-
-
-def environment(static: Static) -> Environment:
+def environment() -> Environment:
     """Make the environment of the templates; rendering is thread-safe."""
     made = Environment(
-        loader=FileSystemLoader(_HERE / "templates"),
+        loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_shown,
@@ -101,6 +79,6 @@ def environment(static: Static) -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(ago=ago, age=age, number=number, money=money, one_line=one_line, counted=counted)
-    made.globals.update(root=ROOT, static=static.address, verbs=VERBS, path_of=path_of, command_of=command_of)
+    made.globals.update(root=ROOT, verbs=VERBS, path_of=path_of, command_of=command_of)
     made.globals["ui"] = made.get_template("ui.html").module
     return made

@@ -216,11 +216,14 @@ def test_a_page_that_is_not_there_and_one_that_fails_say_so(browser, monkeypatch
     assert "failed unexpectedly (RuntimeError)" in text_of(broken) and "secret" not in broken.text
 
 
-def test_static_files_are_kept_by_their_digest(browser):
+def test_static_files_are_asked_for_again(browser):
     addresses = re.findall(r'"(/ui/static/[^"]+)"', browser.get("/").text)
 
     assert {Path(each).name for each in addresses} == {"memline.css", "memline.js", "icon.svg"}
     for each in addresses:
         answer = browser.client.get(each)
-        assert answer.status_code == 200 and "immutable" in answer.headers["cache-control"]
-    assert browser.client.get("/ui/static/0/memline.css").status_code == 404
+        assert answer.status_code == 200 and answer.headers["cache-control"] == "no-cache"
+        again = browser.client.get(each, headers={"if-none-match": answer.headers["etag"]})
+        assert again.status_code == 304
+    for missing in ("none.css", "../session.py", "%2e%2e/session.py"):
+        assert browser.client.get(f"/ui/static/{missing}").status_code == 404

@@ -1,7 +1,6 @@
 """What agents get from the one object behind all faces: answers, refusals, and nothing of another agent."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 
@@ -23,7 +22,6 @@ class Checked:
         return lambda caller, given: call(caller, **check(getattr(Calls, name), given))
 
 
-Maker = Callable[..., Checked]
 MAIN = Caller(agent="main")
 
 
@@ -52,9 +50,6 @@ def made(workspace, tmp_path):
     yield made
     for tools in opened:
         tools.close()
-
-
-GROUP = Caller(agent="main", session_key="agent:main:discord:group:1")
 
 
 def test_an_index_that_cannot_be_used_is_an_answer_with_what_to_do(made, tmp_path):
