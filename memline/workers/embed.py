@@ -36,15 +36,6 @@ MIN_DEFERRED_S = 1.0
 #: Seconds for which a worker that is set up for another model than the index keeps a request.
 MISMATCH_WAIT_S = 1.0
 
-#: Fields of an identity, as an operator knows them.
-_PARTS = {
-    "provider": "the provider",
-    "model": "the model",
-    "endpoint": "the address or headers (remote.baseUrl, remote.headers)",
-    "dims": "the dimensions",
-    "scheme": "the input types",
-}
-
 _LOG = Log("embed")
 
 
@@ -259,7 +250,6 @@ def _choice(context: Context, agent: str, identity: Identity) -> Choice:
     if (ours := primary.identity) is None:
         words = f"this worker has no provider ({primary.reason}), {wanted}"
     else:
-        differing = [text for name, text in _PARTS.items() if getattr(ours, name) != getattr(identity, name)]
         words = f"this worker is set up for {ours.provider} {ours.model}, {wanted}"
-        words += f"; they differ in {', '.join(differing)}"
+        words += f"; they differ in {ours.differences(identity)}"
     raise ModelMismatch(words, hint="give workers and index the same provider settings: memline config show")

@@ -23,13 +23,8 @@ def _ok(what: str, agent: str | None = None) -> Finding:
     return Finding(code="", level=OK, what=what, agent=agent)
 
 
-def examine_common(
-    settings: Settings, agents: Sequence[AgentSettings], warnings: Sequence[str] = ()
-) -> Iterator[Finding]:
-    """Examine what all agents have in common: SQLite, this machine, Redis and the workers.
-
-    `warnings`: those of loading the configuration.
-    """
+def examine_common(settings: Settings, agents: Sequence[AgentSettings]) -> Iterator[Finding]:
+    """Examine what all agents have in common: SQLite, this machine, Redis and the workers."""
     # The findings take a numpy that fits by its files for one that works.
     lack("numpy")
     library = driver.library()
@@ -37,7 +32,7 @@ def examine_common(
         yield _ok(f"SQLite {library.sqlite_version} through {library.__name__}, with full-text search (FTS5)")
         if not driver.load_vec(connection):
             yield _ok(f"sqlite-vec {connection.execute('SELECT vec_version()').fetchone()[0]}")
-    yield from check_common(settings, agents, warnings)
+    yield from check_common(settings, agents)
     fleet = fleet_at(settings.queue) if settings.queue else None
     if fleet is not None and fleet.error is None and not fleet.missing(agents):
         workers = counted(len(fleet.workers), "worker")

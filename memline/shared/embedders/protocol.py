@@ -41,6 +41,20 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         """SHA-256 (hex, 64 characters) of the canonical JSON of all fields."""
         return canonical_digest(asdict(self))
 
+    def differences(self, other: Identity) -> str:
+        """Name what tells two identities apart, as a user calls it."""
+        different = (name for field, name in _NAMES.items() if getattr(self, field) != getattr(other, field))
+        return " and ".join(different)
+
+
+_NAMES = {
+    "provider": "provider",
+    "model": "model",
+    "endpoint": "address or headers",
+    "dims": "dimensions",
+    "scheme": "input type, prompt or windows",
+}
+
 
 def canonical_digest(content: object) -> str:
     """Return the SHA-256 (hex) of the canonical JSON of `content`."""

@@ -22,23 +22,18 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: Settings
     agents: Sequence[AgentSettings]
-    #: Those of loading the configuration.
-    warnings: Sequence[str]
     #: None without a fleet.
     fleet: Fleet | None
     #: The processes that dispatch the indexes or follow their files.
     processes: list[Holder]
 
 
-def check_common(
-    settings: Settings, agents: Sequence[AgentSettings], warnings: Sequence[str] = ()
-) -> tuple[Finding, ...]:
+def check_common(settings: Settings, agents: Sequence[AgentSettings]) -> tuple[Finding, ...]:
     """Return the findings that all agents have in common, most urgent first. Their agent is None."""
     processes = {each.pid: each for agent in agents for each in holders(agent.index_path)}
     facts = Common(
         settings=settings,
         agents=agents,
-        warnings=warnings,
         fleet=fleet_at(settings.queue) if settings.queue else None,
         processes=[*processes.values()],
     )
@@ -99,7 +94,7 @@ def no_watcher(facts: Common) -> Iterator[Finding]:
 
 def settings_without_effect(facts: Common) -> Iterator[Finding]:
     """A value of the configuration is not used as it stands."""
-    for text in facts.warnings:
+    for text in facts.settings.warnings:
         yield warning("settings_without_effect", text, "memline config check", "configuration")
 
 

@@ -26,9 +26,6 @@ _MISSING = (
     " AND vectors.text_hash = chunks.text_hash AND state = 'ready') GROUP BY text_hash)"
 )
 
-#: What a user calls the fields of an identity that tell vectors of one model apart.
-_FIELDS = {"endpoint": "address or headers", "dims": "dimensions", "scheme": "input type, prompt or windows"}
-
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
     """How far an index is from the model that the settings choose."""
@@ -79,9 +76,7 @@ def _difference(before: IdentityRow, wanted: Identity, choice: Choice) -> str:
         what += f" at {choice.base_url}"
     if _name(before) != f"{wanted.provider} {wanted.model}":
         return f"{what}, the index has vectors of {_name(before)}"
-    had = before.identity
-    others = [name for field, name in _FIELDS.items() if getattr(had, field) != getattr(wanted, field)]
-    return f"{what}, the index has its vectors with another {' and '.join(others)}"
+    return f"{what}, the index has its vectors with another {before.identity.differences(wanted)}"
 
 
 def _name(row: IdentityRow) -> str:

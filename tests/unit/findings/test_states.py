@@ -268,7 +268,7 @@ def test_a_state_of_a_machine_or_a_fleet_is_found(place, monkeypatch, code, leve
 
 
 def test_a_value_of_the_configuration_without_effect_is_found(place):
-    findings = check_common(place.settings, [place.agent], ["x has no effect"])
+    findings = check_common(replace(place.settings, warnings=("x has no effect",)), [place.agent])
 
     assert one(list(findings), "settings_without_effect").what == "x has no effect"
 
