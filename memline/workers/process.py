@@ -17,13 +17,12 @@ from memline.shared.queue import fleet_owner, redis_client
 from memline.shared.queue.broker import send
 from memline.shared.queue.fleet import fleet_at
 from memline.shared.queue.heartbeat import Heartbeat
-from memline.shared.queue.in_flight import PER_THREAD, InFlightRequests
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.routes import QUEUES
-from memline.workers.context import Context
+from memline.workers.context import PER_THREAD, Context, InFlightRequests
 from memline.workers.lifecycle import Workers
 
 #: Milliseconds an idle consumer sleeps at most before it asks Redis for messages again. Measured with 100: a

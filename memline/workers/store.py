@@ -13,7 +13,6 @@ from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.feed import FEED_EVERY_S, JobFeeder
-from memline.shared.queue.in_flight import rows_per_request
 from memline.shared.queue.messages import (
     AdvanceBatch,
     ChunkFiles,
@@ -23,7 +22,7 @@ from memline.shared.queue.messages import (
     Sweep,
 )
 from memline.shared.scheduling import model_change
-from memline.workers.context import Context, current
+from memline.workers.context import Context, current, rows_per_request
 
 #: Seconds a request that is not full waits for more texts, so that small files share requests.
 LINGER_S = 0.1

@@ -17,7 +17,7 @@ from tests.support.workspace import note, paths, until
 #: Twenty at random moments are those of a fleet (test_fleet_recovery).
 KILLS = 8
 
-#: Texts in a request, and requests in flight at most (`shared.queue.in_flight`): what a kill may cost.
+#: Texts in a request, and requests in flight at most (`workers.context`): what a kill may cost.
 ROWS = 2
 IN_FLIGHT = 8
 

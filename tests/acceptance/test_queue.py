@@ -12,7 +12,7 @@ import pytest
 
 from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
-from memline.shared.queue import broker, dead_letters, depth, redis_broker, redis_client
+from memline.shared.queue import broker, dead_letters, heartbeat, redis_broker, redis_client
 from memline.shared.queue.messages import StoreFiles
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
@@ -81,7 +81,7 @@ def process(redis_server):
 
 def store_queue(process):
     with redis_client.client(process.url) as client:
-        return next(one for one in depth.read(client).queues if one.name == "store")
+        return next(one for one in heartbeat.read_fleet(client).queues if one.name == "store")
 
 
 def is_idle(process):

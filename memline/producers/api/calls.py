@@ -38,8 +38,7 @@ from memline.shared.errors import (
     PathNotAllowed,
     UnknownAgent,
 )
-from memline.shared.findings.check import of_fault
-from memline.shared.findings.common import of_old_settings
+from memline.shared.findings.check import of_fault, of_old_settings
 from memline.shared.index import driver
 from memline.shared.search.request import day_bounds, search_request
 from memline.shared.sources.reading import MAX_CHARS, Excerpt

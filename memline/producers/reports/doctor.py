@@ -11,8 +11,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE
 from memline.shared.errors import IndexFault
 from memline.shared.finding import OK, Finding, problem
-from memline.shared.findings.check import of_agent
-from memline.shared.findings.common import check_common
+from memline.shared.findings.check import check_common, of_agent
 from memline.shared.index import driver
 from memline.shared.packages import lack
 from memline.shared.queue.fleet import fleet_at

@@ -22,8 +22,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError
 from memline.shared.finding import Finding, by_urgency, problem
-from memline.shared.findings.check import check
-from memline.shared.findings.common import check_common
+from memline.shared.findings.check import check, check_common
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.index import chunks, driver, identities, jobs, ledger, vectors
 from memline.shared.index.accounts import AccountFile

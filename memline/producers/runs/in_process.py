@@ -21,9 +21,8 @@ from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.index.rows import FileRow
 from memline.shared.queue import broker as queue_broker
 from memline.shared.queue.fleet_workers import FleetWorkers
-from memline.shared.queue.in_flight import InFlightRequests
 from memline.shared.queue.routes import QUEUES, uses_batches
-from memline.workers.context import Context
+from memline.workers.context import Context, InFlightRequests
 from memline.workers.lifecycle import Workers
 
 #: The queues that bring an index up to date; searches read the index themselves.

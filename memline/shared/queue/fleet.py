@@ -120,14 +120,14 @@ _clients: dict[QueueAddress, Any] = {}
 def fleet_at(address: QueueAddress) -> Fleet:
     """Return the state of a fleet, at most half a second old."""
     # 90 ms, most of them redis, which only a fleet pays.
-    from memline.shared.queue import depth, redis_client
+    from memline.shared.queue import heartbeat, redis_client
 
     read_at, fleet = _fleets.get(address, (0.0, Fleet()))
     if not read_at or time.monotonic() - read_at >= GOOD_FOR_S:
         try:
             if address not in _clients:
                 _clients[address] = redis_client.client(address, looks=True)
-            fleet = depth.read(_clients[address])
+            fleet = heartbeat.read_fleet(_clients[address])
         except QueueError as error:
             fleet = Fleet(error=error)
         _fleets[address] = (time.monotonic(), fleet)

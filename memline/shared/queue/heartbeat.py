@@ -1,8 +1,11 @@
-"""Show that a worker process is alive, and read who is and what it serves.
+"""Show that a worker process is alive, and read from Redis who is, and how much work lies on the queues.
 
     <fleet>:workers    hash: id of a worker -> its `WorkerInfo` in MessagePack, renewed every `HEARTBEAT_S`
 
 Who was silent for `TTL_S`, by the clock of Redis, counts as gone; the next reader removes it.
+
+dramatiq keeps every message in `<queue>.msgs` until it is acknowledged; the list `<queue>` holds the ids that
+no worker has taken yet; the messages of `<queue>.DQ.msgs` wait for a retry. The rest is in flight.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import socket
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any
 
@@ -26,8 +29,10 @@ from memline.shared.errors import QueueError
 from memline.shared.logs import Log
 from memline.shared.packages import own_version
 from memline.shared.queue import redis_client
-from memline.shared.queue.fleet import WorkerInfo
+from memline.shared.queue.fleet import Fleet, QueueDepth, WorkerInfo
+from memline.shared.queue.messages import ENVELOPES
 from memline.shared.queue.redis_client import FleetClient
+from memline.shared.queue.routes import QUEUES
 
 #: Seconds between two heartbeats.
 HEARTBEAT_S = 2.0
@@ -111,3 +116,40 @@ class Heartbeat(Middleware):
         """Tell that this process is gone."""
         with closing(self._client), suppress(QueueError):
             self._client.hdel(self._client.key("workers"), self._info.id)
+
+
+def read_fleet(client: FleetClient) -> Fleet:
+    """Read the state of all queues. Raises QueueError when Redis cannot be asked."""
+    memory: Any = client.info("memory")
+    workers = tuple(live_workers(client))
+    return Fleet(
+        queues=tuple(_depths(client, workers)),
+        workers=workers,
+        used_memory=int(memory["used_memory"]),
+        error=redis_client.trouble(client, memory),
+    )
+
+
+def _depths(client: FleetClient, workers: Sequence[WorkerInfo]) -> Iterator[QueueDepth]:
+    for queue in QUEUES:
+        base = client.key(queue)
+        pipe = client.pipeline(transaction=False)
+        pipe.llen(base)
+        pipe.hlen(f"{base}.msgs")
+        pipe.hlen(f"{base}.DQ.msgs")
+        pipe.zcard(f"{base}.XQ")
+        pipe.lindex(base, 0)
+        waiting, stored, delayed, dead, first = client.execute(pipe)
+        content: Any = client.hget(f"{base}.msgs", first) if first else None
+        oldest_s = 0.0
+        with suppress(msgspec.DecodeError):
+            oldest_s = time.time() - ENVELOPES.decode(content or b"").message_timestamp / 1000
+        yield QueueDepth(
+            name=queue,
+            waiting=waiting,
+            in_flight=max(0, stored - waiting),
+            delayed=delayed,
+            dead=dead,
+            oldest_s=round(max(oldest_s, 0.0), 1),
+            rate_per_minute=float(sum(worker.done.get(queue, 0) for worker in workers)),
+        )

@@ -58,7 +58,7 @@ def lease_s(timeout_s: float) -> float:
     """Return the seconds a lease holds when a call of the provider may take `timeout_s`.
 
     A request lasts two such times at most (`shared.embedders.request`), and waits for one other before it in
-    its worker (`shared.queue.in_flight.PER_THREAD`).
+    its worker (`workers.context.PER_THREAD`).
     """
     return max(LEASE_S, 4 * timeout_s + MARGIN_S)
 

@@ -23,9 +23,8 @@ from memline.producers.actions import verbs
 from memline.producers.reports.state import agent_state
 from memline.shared.errors import IndexFault, IndexUnwritable, QueueError
 from memline.shared.finding import NOTE, PROBLEM, WARNING
-from memline.shared.findings import check, common, facts
-from memline.shared.findings.check import of_fault
-from memline.shared.findings.common import check_common
+from memline.shared.findings import check, facts
+from memline.shared.findings.check import check_common, of_fault
 from memline.shared.findings.facts import Stop
 from memline.shared.index import jobs, meta
 from memline.shared.index.hold import hold
@@ -135,9 +134,9 @@ def run_without(what=""):
     def state(place, monkeypatch):
         without = {what} if what else {"numpy", "sqlite-vec"}
         lack = dict.fromkeys(without, "is missing")
-        monkeypatch.setattr(common, "lack_at_a_glance", lambda name: lack.get(name, ""))
+        monkeypatch.setattr(check, "lack_at_a_glance", lambda name: lack.get(name, ""))
         if "sqlite-vec" in without:
-            monkeypatch.setattr(common.driver, "load_vec", lambda *_: "no such module")
+            monkeypatch.setattr(check.driver, "load_vec", lambda *_: "no such module")
 
     return state
 
@@ -427,7 +426,7 @@ def test_following_the_action_ends_the_finding(place, monkeypatch, code, state):
 
 
 def test_every_condition_is_in_the_tables():
-    conditions = {test.__name__ for test in (*check.CHECKS, *common.CHECKS)}
+    conditions = {test.__name__ for test in (*check.CHECKS, *check.COMMON_CHECKS)}
 
     assert conditions == {row[0] for row in (*OF_AGENT, *OF_COMMON)} | {"settings_without_effect"}
     assert conditions == {row[0] for row in ENDED} | NOT_ENDED.keys()

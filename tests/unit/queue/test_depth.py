@@ -3,7 +3,7 @@ import time
 import msgspec
 import pytest
 
-from memline.shared.queue import depth, redis_client
+from memline.shared.queue import heartbeat, redis_client
 from memline.shared.queue.messages import Envelope
 from memline.shared.queue.routes import QUEUES
 from tests.unit.queue.conftest import URL
@@ -24,11 +24,11 @@ def lay(redis_server, queue, name, *, age_s=0, waits=True):
 
 
 def of(name):
-    return next(one for one in depth.read(redis_client.client(URL)).queues if one.name == name)
+    return next(one for one in heartbeat.read_fleet(redis_client.client(URL)).queues if one.name == name)
 
 
 def test_an_empty_redis_has_empty_queues():
-    fleet = depth.read(redis_client.client(URL))
+    fleet = heartbeat.read_fleet(redis_client.client(URL))
 
     assert [one.name for one in fleet.queues] == list(QUEUES)
     assert {(one.waiting, one.in_flight, one.delayed, one.dead) for one in fleet.queues} == {(0, 0, 0, 0)}

@@ -11,7 +11,7 @@ from memline.shared.errors import QueueError
 from memline.shared.index import jobs
 from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue import depth, fleet
+from memline.shared.queue import fleet, heartbeat
 from memline.shared.queue.fleet import Fleet, QueueDepth, WorkerInfo
 from tests.support.index_rows import answer, cancel_backfill, lease_all, make_job, retarget
 from tests.support.workspace import remote
@@ -24,7 +24,7 @@ def place(place, monkeypatch):
     """A workspace of a fleet: its Redis is not asked here."""
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setattr(fleet, "GOOD_FOR_S", 0.0)
-    monkeypatch.setattr(depth, "read", lambda *_: FLEET)
+    monkeypatch.setattr(heartbeat, "read_fleet", lambda *_: FLEET)
     place.configure(**remote("http://127.0.0.1:9/v1"))
     return place
 
@@ -139,7 +139,7 @@ def test_an_unreachable_redis_hides_no_rows(place, monkeypatch):
     def refuse(*_):
         raise QueueError("Redis cannot be reached")
 
-    monkeypatch.setattr(depth, "read", refuse)
+    monkeypatch.setattr(heartbeat, "read_fleet", refuse)
 
     found = scraped(place)
 
