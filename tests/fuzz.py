@@ -21,10 +21,9 @@ import httpx
 from memline.producers.bridges import import_chats
 from memline.shared.config.load import Options, load
 from memline.shared.errors import MemlineError
-from memline.shared.sessions.programs import FORMATS
-from memline.shared.sessions.read_session import messages_of
 from memline.shared.sessions.said import Records
 from memline.shared.sessions.secrets import mask
+from memline.shared.sessions.transcripts import FORMATS, messages_of
 from memline.shared.sources import about as note_links
 from memline.shared.sources.chunking import split
 from memline.shared.sources.markdown import outline

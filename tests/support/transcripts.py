@@ -6,8 +6,7 @@ from pathlib import Path
 
 from memline.shared.config.environment import PROGRAMS
 from memline.shared.config.schema import AgentSettings, Experimental, MemorySearch
-from memline.shared.sessions.programs import FORMATS
-from memline.shared.sessions.read_session import read_session
+from memline.shared.sessions.transcripts import FORMATS, read_session
 from tests.support.clock import ManualClock
 
 

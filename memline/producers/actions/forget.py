@@ -23,7 +23,7 @@ from memline.shared.errors import BadRequest, ConfigError, MemlineError, PathNot
 from memline.shared.index import accounts, batches, driver, identities, maintenance
 from memline.shared.index.maintenance import COMPANIONS
 from memline.shared.index_writer import IndexWriter
-from memline.shared.sessions.programs import transcripts_of
+from memline.shared.sessions.transcripts import transcripts_of
 from memline.shared.sources import writing
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.discover import discover

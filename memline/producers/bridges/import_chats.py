@@ -24,8 +24,8 @@ import msgspec
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError, PathNotAllowed
-from memline.shared.sessions.read_session import masked
 from memline.shared.sessions.said import seconds_of
+from memline.shared.sessions.transcripts import masked
 from memline.shared.sources.paths import MEMORY_FOLDER, MemoryPaths
 from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import FileRefused, open_regular

@@ -23,7 +23,7 @@ from memline.shared.logs import Log
 from memline.shared.queue.broker import send
 from memline.shared.queue.feed import AHEAD_FILES, enqueue_files
 from memline.shared.queue.messages import Sweep
-from memline.shared.sessions.programs import Transcripts, transcripts_of
+from memline.shared.sessions.transcripts import Transcripts, transcripts_of
 from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sync.folders import WatchedFiles

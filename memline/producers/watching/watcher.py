@@ -23,7 +23,7 @@ from watchdog.observers.api import BaseObserver
 from watchdog.observers.polling import PollingObserverVFS
 
 from memline.shared.logs import Log
-from memline.shared.sessions.programs import Transcripts
+from memline.shared.sessions.transcripts import Transcripts
 from memline.shared.sources.ignoring import IGNORE_FILES
 from memline.shared.sources.outcomes import code
 from memline.shared.sources.paths import MemoryPaths, is_storable

@@ -32,10 +32,10 @@ from memline.shared.index import meta
 from memline.shared.index.driver import faults, open_writer, transaction
 from memline.shared.providers import PROVIDERS
 from memline.shared.sessions import openclaw
-from memline.shared.sessions.read_session import messages_of
 from memline.shared.sessions.said import Records, parse, seconds_of
 from memline.shared.sessions.secrets import mask
 from memline.shared.sessions.stores import TranscriptFormat
+from memline.shared.sessions.transcripts import messages_of
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, estimate_tokens

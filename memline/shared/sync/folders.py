@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from memline.shared.sessions.programs import Transcripts
+from memline.shared.sessions.transcripts import Transcripts
 from memline.shared.sources.paths import MemoryPaths, is_ignored_folder
 
 #: Watches for one tree, each with a thread. A tree that would need more, because it has ignored folders in

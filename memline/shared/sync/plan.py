@@ -148,7 +148,7 @@ def make_plan(
         discovery = discover(paths)
     if SESSIONS in memory.sources:
         # Few agents search transcripts, whose readers take 8 ms of a search to import.
-        from memline.shared.sessions.programs import transcripts_of
+        from memline.shared.sessions.transcripts import transcripts_of
 
         if transcripts := transcripts_of(settings):
             discovery = discovery.joined(transcripts.discover())

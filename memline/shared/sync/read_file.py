@@ -13,8 +13,13 @@ from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index import ledger
 from memline.shared.index.rows import FileRow, LedgerEntry
-from memline.shared.sessions.programs import Transcripts, format_of, transcripts_of
-from memline.shared.sessions.read_session import SessionReading, read_session
+from memline.shared.sessions.transcripts import (
+    SessionReading,
+    Transcripts,
+    format_of,
+    read_session,
+    transcripts_of,
+)
 from memline.shared.sources import outcomes
 from memline.shared.sources.about import about
 from memline.shared.sources.chunking import split

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from memline.shared.sessions.openclaw import FORMAT, OpenClawTranscripts
-from memline.shared.sessions.read_session import read_session
 from memline.shared.sessions.stores import SessionFiles
+from memline.shared.sessions.transcripts import read_session
 from tests.support.clock import ManualClock
 from tests.support.openclaw_rows import SessionDatabase
 from tests.support.transcripts import opening, said, sessions_folder, talk, tool_result

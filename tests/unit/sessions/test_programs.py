@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 
 from memline.shared.sessions.openclaw import OpenClawTranscripts
-from memline.shared.sessions.programs import Transcripts
+from memline.shared.sessions.transcripts import Transcripts
 from memline.shared.sources.safe_open import FileRefused
 from tests.support.transcripts import names_in, opening, said_in, sessions_folder, store_of
 

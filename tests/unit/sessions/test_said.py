@@ -6,8 +6,8 @@ import time
 import pytest
 
 from memline.shared.sessions.openclaw import FORMAT, assistant_words, user_words
-from memline.shared.sessions.read_session import day_of, messages_of
 from memline.shared.sessions.said import Records
+from memline.shared.sessions.transcripts import day_of, messages_of
 
 NOW = 1_770_000_000.0  # 2 February 2026
 

@@ -1,6 +1,6 @@
 """Secrets of transcripts reach nothing that is kept."""
 
-from memline.shared.sessions import read_session
+from memline.shared.sessions import transcripts
 from memline.shared.sync.read_file import FileReader
 from tests.support.clock import ManualClock
 from tests.support.transcripts import said, session_settings, sessions_folder
@@ -10,7 +10,7 @@ def test_an_error_that_quotes_a_message_does_not_reach_the_ledger(tmp_path, monk
     def take(text):
         raise ValueError(f"what is {text!r}?")
 
-    monkeypatch.setattr(read_session, "mask", take)
+    monkeypatch.setattr(transcripts, "mask", take)
     file = sessions_folder(tmp_path) / "a.jsonl"
     file.write_text(said("user", "password: opensesame"))
 

@@ -12,7 +12,7 @@ from memline.producers.watching import watcher as watcher_module
 from memline.producers.watching.watcher import POLLING, WATCHING, Watcher
 from memline.shared.config.schema import ExtraPath
 from memline.shared.sessions.openclaw import OpenClawTranscripts
-from memline.shared.sessions.programs import Transcripts
+from memline.shared.sessions.transcripts import Transcripts
 from memline.shared.sources.paths import MemoryPaths
 from tests.support.openclaw_rows import SessionDatabase
 from tests.support.transcripts import said

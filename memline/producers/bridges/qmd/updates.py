@@ -12,8 +12,7 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexFault
 from memline.shared.logs import Log
-from memline.shared.sessions.programs import format_of, transcripts_of
-from memline.shared.sessions.read_session import read_session
+from memline.shared.sessions.transcripts import format_of, read_session, transcripts_of
 from memline.shared.sources.discover import DiscoveredFile, discover
 
 #: How an export begins, before the name of its session; a file without it is not ours to remove.

@@ -7,8 +7,8 @@ import pytest
 
 from memline.shared.sessions import stores
 from memline.shared.sessions.openclaw import FORMAT
-from memline.shared.sessions.read_session import read_session
 from memline.shared.sessions.stores import open_file
+from memline.shared.sessions.transcripts import read_session
 from tests.support.clock import ManualClock
 from tests.support.transcripts import opening, said, talk, tool_result
 
