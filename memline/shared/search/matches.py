@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from sqlite3 import Connection
 from typing import NamedTuple
 
@@ -109,34 +109,33 @@ class Matches:
         there = {phrase for (phrase,) in self.connection.execute(_IN_FILES, (some, files))}
         return {each: count if each in there else 0 for each, count in counts.items()}
 
-    def names_with(self, phrase: str) -> int:
-        """Return how many names have a phrase that was counted."""
-        return self._counts[phrase][1]
+    def count(self, table: str, phrase: str) -> int:
+        """Return how many rows have a phrase that was counted."""
+        return self._counts[phrase][table == NAMES]
 
     def fits(
-        self, table: str, counts: Mapping[str, int], among: Collection[int] | None = None
+        self, table: str, phrases: Sequence[str], among: Collection[int] | None = None
     ) -> dict[str, Fits]:
-        """Return how well rows fit each of the phrases, given with their counts.
+        """Return how well rows fit each of some phrases that were counted.
 
         `among`: only these rows are wanted; of a phrase that is kept all come.
         """
-        fits: dict[str, Fits] = {each: self._fits.get((table, each), {}) for each in counts}
-        if not (new := [each for each in counts if (table, each) not in self._fits]):
+        fits: dict[str, Fits] = {each: self._fits.get((table, each), {}) for each in phrases}
+        if not (new := [each for each in phrases if (table, each) not in self._fits]):
             return fits
         total, query, values = self.total(table), _SCORES, [json.dumps(new)]
         if among is not None:
             query, values = query + _AMONG, [*values, json_ids(among)]
-        scales = [
-            -1.0 / ((K1 + 1) * max(1e-6, math.log((total - counts[each] + 0.5) / (counts[each] + 0.5))))
-            for each in new
-        ]
+        counts = [self.count(table, each) for each in new]
+        idfs = [math.log((total - count + 0.5) / (count + 0.5)) for count in counts]
+        scales = [-1.0 / ((K1 + 1) * max(1e-6, idf)) for idf in idfs]
         for key, row, bm25 in self.connection.execute(query.format(table, _WEIGHTS[table]), values):
             # Of several phrases one may be clamped and another not.
             fits[new[key]][row] = min(1.0, bm25 * scales[key])
-        for each in new:
-            if among is None and counts[each] <= KEPT_ROWS:
-                self._fits[table, each] = fits[each]
-                self._kept_rows += counts[each]
+        for phrase, count in zip(new, counts, strict=True):
+            if among is None and count <= KEPT_ROWS:
+                self._fits[table, phrase] = fits[phrase]
+                self._kept_rows += count
         return fits
 
     def owners(self, table: str, rows: Iterable[int]) -> dict[int, int]:

@@ -29,7 +29,7 @@ from memline.shared.note_names import name_key, stem_key, without_ending
 from memline.shared.search.matches import CHUNKS, NAMES, Matches, Row
 from memline.shared.search.question import Question
 from memline.shared.search.request import files_of_days, files_of_tag
-from memline.shared.search.terms import Lookup, Needle, Way, Words, idf_of, look_up, plain
+from memline.shared.search.terms import Lookup, Needle, Words, idf_of, look_up, plain
 from memline.shared.sources.about import described
 from memline.shared.sources.paths import MEMORY
 from memline.shared.sources.tokens import has_dense
@@ -151,15 +151,17 @@ def _sums(
     """
     rows, early, late = 0, list[Lookup](), list[Lookup]()
     for each in lookups:
-        df, is_day = each.ways[0].df, each.term.kind == "day"
+        df, is_day = matches.count(table, each.ways[0].match), each.term.kind == "day"
         is_common = rows > FOUND_ENOUGH or (rows > FOUND_SOME and rows + df > MANY)
         (late if is_common or is_day else early).append(each)
+        each.found = ()
         rows += df * (not is_day)
     sums = dict[int, float]()
     _add(sums, matches, table, early, among)
     if late:
         among = {*_best(sums, pool), *kept}
-        _add(sums, matches, table, [each for each in late if each.ways[0].df <= COMMON], among)
+        known = [each for each in late if matches.count(table, each.ways[0].match) <= COMMON]
+        _add(sums, matches, table, known, among)
     # No other can be among the best any more.
     return sums if among is None else {row: sums[row] for row in among & sums.keys()}
 
@@ -168,22 +170,19 @@ def _add(
     sums: dict[int, float], matches: Matches, table: str, lookups: Sequence[Lookup], among: set[int] | None
 ) -> None:
     total, extra = matches.total(table), NAME_WORD if table == NAMES else 0.0
-    fits = matches.fits(table, {way.match: way.df for each in lookups for way in each.ways}, among)
+    fits = matches.fits(table, [way.match for each in lookups for way in each.ways], among)
     for each in lookups:
         each.found = [fits[way.match] for way in each.ways]
-        for (_, weight, df), known in zip(each.ways, each.found, strict=True):
-            worth = weight * idf_of(total, max(df, each.ways[0].df))
+        most = matches.count(table, each.ways[0].match)
+        for (match, weight), known in zip(each.ways, each.found, strict=True):
+            worth = weight * idf_of(total, max(matches.count(table, match), most))
             for row in known if among is None else known.keys() & among:
                 sums[row] = sums.get(row, 0.0) + worth * (known[row] + extra)
 
 
 def _names(matches: Matches, lookups: Sequence[Lookup], files: str | None) -> dict[int, float]:
     """Return file -> what its best name adds."""
-    named = [
-        Lookup(each.term, [Way(each.ways[0].match, 1.0, count)], each.idf)
-        for each in lookups
-        if each.term.kind != "day" and (count := matches.names_with(each.ways[0].match))
-    ]
+    named = [each for each in lookups if each.term.kind != "day"]
     sums, best = _sums(matches, NAMES, named, NAMED_POOL), dict[int, float]()
     for row, owner in matches.owners(NAMES, sums).items():
         best[owner] = max(best.get(owner, 0.0), NAME * sums[row])

@@ -41,8 +41,6 @@ class Way(NamedTuple):
 
     match: str
     weight: float
-    #: Chunks, or names, that have it.
-    df: int
 
 
 class Lookup(Struct):
@@ -100,7 +98,7 @@ def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: i
     df = matches.counts((*(term.match for term in terms), *filter(None, forms.values())), files)
     asked = {
         term: [
-            Way(match, weight, df[match])
+            Way(match, weight)
             for match, weight in ((term.match, 1.0), (forms.get(term.match, ""), FORM_WEIGHT))
             if df.get(match)
         ]
@@ -111,14 +109,15 @@ def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: i
     total, lookups = matches.total(CHUNKS), list[Lookup]()
     mass, rarity = 0.0, dict[str, float]()
     for term, ways in asked.items():
-        idf = idf_of(total, ways[0].df if ways else 0)
+        idf = idf_of(total, df[ways[0].match] if ways else 0)
         mass += idf if term.typed else 0.0
         if term.kind in ("word", "id"):
             rarity[term.label] = idf
         if ways := ways or others.get(term, []):
-            lookups.append(Lookup(term, ways, idf_of(total, ways[0].df)))
-    # Sorting keeps the order of the question among equals.
-    lookups = sorted(lookups, key=lambda each: each.ways[0].df)[:limit]
+            idf = idf_of(total, matches.count(CHUNKS, ways[0].match))
+            lookups.append(Lookup(term, ways, idf))
+    # The rarest first; sorting keeps the order of the question among equals.
+    lookups = sorted(lookups, key=lambda each: -each.idf)[:limit]
     needles = [
         (needle, number, way.weight * each.idf / (mass or 1.0))
         for number, each in enumerate(lookups)
@@ -136,7 +135,7 @@ def _stand_ins(matches: Matches, unknown: Sequence[Term], files: str | None) -> 
     """Find what stands in for unknown terms: pieces, beginnings, else the commonest word one slip away."""
     parts = {term: any_of(term.fallbacks) for term in unknown if term.fallbacks}
     df = matches.counts(parts.values(), files)
-    ways = {term: [Way(match, FORM_WEIGHT, df[match])] for term, match in parts.items() if df[match]}
+    ways = {term: [Way(match, FORM_WEIGHT)] for term, match in parts.items() if df[match]}
     wrong = [each for each in unknown if each not in ways and each.label.isalpha()]
     slips = {each: [*map(quoted, _slips(each.label))] for each in wrong if len(each.label) in LETTERS}
     some = dict(islice(slips.items(), MOST_SLIPS))
@@ -144,7 +143,7 @@ def _stand_ins(matches: Matches, unknown: Sequence[Term], files: str | None) -> 
     for term, near in some.items():
         best = max(near, key=lambda each: (df[each], each))
         if df[best]:
-            ways[term] = [Way(best, FORM_WEIGHT, df[best])]
+            ways[term] = [Way(best, FORM_WEIGHT)]
     return ways
 
 
