@@ -121,7 +121,8 @@ class Matches:
         `among`: only these rows are wanted; of a phrase that is kept all come.
         """
         fits: dict[str, Fits] = {each: self._fits.get((table, each), {}) for each in phrases}
-        if not (new := [each for each in phrases if (table, each) not in self._fits]):
+        new = [each for each in phrases if (table, each) not in self._fits and self.count(table, each)]
+        if not new:
             return fits
         total, query, values = self.total(table), _SCORES, [json.dumps(new)]
         if among is not None:

@@ -57,11 +57,12 @@ class Passage:
 
         `most`: the weight of a passage.
         """
+        if row.start > self.end + 1 or row.end < self.start - 1:
+            return False
         other = Passage(row)
         above = other.lines[: max(0, self.start - row.start)]
         below = other.lines[max(0, self.end + 1 - row.start) :]
-        is_near = row.start <= self.end + 1 and row.end >= self.start - 1
-        if not (is_near and self.is_of_file and other.is_of_file) or (above and below):
+        if not (self.is_of_file and other.is_of_file) or (above and below):
             return False
         first = max(row.start, self.start)
         both = zip(self.lines[first - self.start :], other.lines[first - row.start :], strict=False)
