@@ -123,7 +123,7 @@ class InFlightRequests:
 
     def credits(self) -> int:
         """Count the requests that may be in flight at this moment."""
-        return PER_THREAD * QUEUES["embed"].threads
+        return PER_THREAD * QUEUES["embed"]
 
     def serves_batches(self) -> bool:
         """Tell whether a batch worker is there."""

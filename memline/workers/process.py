@@ -21,7 +21,7 @@ from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
-from memline.shared.queue.routes import QUEUES
+from memline.shared.queue.routes import BESIDE_INDEX, QUEUES
 from memline.workers.context import PER_THREAD, Context, InFlightRequests
 from memline.workers.lifecycle import Workers
 
@@ -63,7 +63,7 @@ class FleetProcess(Workers):
         """Raise QueueError when Redis cannot be trusted with messages, or another home owns the fleet."""
         settings, address = self._settings, self._settings.queue
         broker = on_redis(address, retry=self._retry, middleware=[self._heartbeat])
-        if any(QUEUES[role].is_beside_index for role in self._threads_of):
+        if BESIDE_INDEX.intersection(self._threads_of):
             fleet_owner.refuse_other(address, settings.home, is_claimed="store" in self._threads_of)
         return broker, Context(
             settings,
@@ -99,7 +99,7 @@ class RedisRequests(InFlightRequests):
         super().__init__()
         self._address = address
         self._client = redis_client.client(address)
-        self._embed_threads = QUEUES["embed"].threads
+        self._embed_threads = QUEUES["embed"]
         # Processes of one fleet start together.
         self._batch_worker_seen = time.monotonic()
 
@@ -112,7 +112,7 @@ class RedisRequests(InFlightRequests):
         fleet = fleet_at(self._address)
         if fleet.error is None:
             threads = sum(each.threads_of.get("embed", 0) for each in fleet.workers)
-            self._embed_threads = threads or QUEUES["embed"].threads
+            self._embed_threads = threads or QUEUES["embed"]
         return PER_THREAD * self._embed_threads
 
     def serves_batches(self) -> bool:

@@ -65,7 +65,7 @@ def watch(invocation: Invocation) -> None:
     type=click.IntRange(1),
     metavar="N",
     help="Messages a role works on at a time; store keeps one."
-    f"  [default: {', '.join(f'{name} {each.threads}' for name, each in QUEUES.items())}]",
+    f"  [default: {', '.join(f'{name} {count}' for name, count in QUEUES.items())}]",
 )
 def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) -> None:
     """Work on messages of the queue, in one role or several: chunk, embed, batch, store, query.
@@ -75,8 +75,6 @@ def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) 
     """
     invocation = invocation.of_service()
     write_log(default_level="INFO")
-    threads_of = {
-        role: QUEUES[role].threads if QUEUES[role].is_single or threads is None else threads for role in roles
-    }
+    threads_of = {role: QUEUES[role] if role == "store" or threads is None else threads for role in roles}
     with stop_event() as stop:
         run([FleetProcess(invocation.settings, threads_of, stop)], stop, liveness=liveness())

@@ -21,12 +21,9 @@ from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.index.rows import FileRow
 from memline.shared.queue import broker as queue_broker
 from memline.shared.queue.fleet_workers import FleetWorkers
-from memline.shared.queue.routes import QUEUES, uses_batches
+from memline.shared.queue.routes import INDEXING, QUEUES, uses_batches
 from memline.workers.context import Context, InFlightRequests
 from memline.workers.lifecycle import Workers
-
-#: The queues that bring an index up to date; searches read the index themselves.
-INDEXING = tuple(name for name, queue in QUEUES.items() if queue.is_indexing)
 
 #: Milliseconds an idle thread sleeps before it looks whether it should stop: short for a command that ends,
 #: longer for `up`, where some eighteen threads wake as often, for weeks.
@@ -62,7 +59,7 @@ class InProcessWorkers(Workers):
         has_batches = any(map(uses_batches, settings.agents.values()))
         queues = (*INDEXING, "batch") if has_batches else INDEXING
         self._kind = "up" if long_lived else "index"
-        threads_of = {queue: QUEUES[queue].threads for queue in queues}
+        threads_of = {queue: QUEUES[queue] for queue in queues}
         super().__init__(threads_of, idle_ms=IDLE_MS[self._kind], stop_ms=STOP_TIMEOUT_MS)
         self._settings = settings
         self._clock = clock

@@ -197,7 +197,7 @@ class _AgentFollower:
         sync = self.settings.memory.sync
         every_s = [SCAN_EVERY_S] * sync.watch + [60.0 * sync.interval_minutes] * (sync.interval_minutes > 0)
         # Set before the scan: one that is requested meanwhile is not forgotten.
-        self._is_scan_asked = False
+        is_asked, self._is_scan_asked = self._is_scan_asked, False
         self._next_scan_s = self._clock.now() + min(every_s, default=math.inf)
         with driver.reading_if_any(self.settings.index_path) as reader:
             plan = make_plan(self.settings, choose(self.settings), reader)
@@ -219,7 +219,9 @@ class _AgentFollower:
                 paths = [path for path, _ in files]
                 enqueue_files(self.settings.agent, paths, index=self.settings.index_path.name)
             self._is_queue_down = False
-        is_stuck, self._enqueued = bool(files) and files == self._enqueued, files
+        # One that a watcher asks for may come before what the last one enqueued.
+        is_stuck = bool(files) and files == self._enqueued and not is_asked
+        self._enqueued = files
         self._wait_s = min(2 * self._wait_s, MAX_SCAN_EVERY_S) if is_stuck else SCAN_EVERY_S
         if is_stuck:
             self._next_scan_s = self._clock.now() + self._wait_s

@@ -12,7 +12,7 @@ from memline.shared.config.installation import QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
 from memline.shared.finding import GOOD_FOR_S
-from memline.shared.queue.routes import QUEUES, needed_roles
+from memline.shared.queue.routes import needed_roles
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,8 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
 
     def needs_worker(self, roles: Container[str]) -> bool:
         """Say whether some worker has to take its messages, where the configuration needs these roles."""
-        is_missed = not QUEUES[self.name].is_optional or self.waiting or self.delayed or self.in_flight
+        # A question is answered without a query worker too.
+        is_missed = self.name != "query" or self.waiting or self.delayed or self.in_flight
         return self.name in roles and bool(is_missed)
 
     def to_json(self) -> dict[str, Any]:

@@ -4,12 +4,7 @@ from memline.shared.config.load import Options, load
 from memline.shared.errors import IndexUnwritable
 from memline.shared.queue.broker import MESSAGE_RETRIES, is_retried
 from memline.shared.queue.messages import KINDS, MessageRefused
-from memline.shared.queue.routes import QUEUES, needed_roles
-
-
-def test_the_dispatcher_has_one_thread():
-    assert [name for name, queue in QUEUES.items() if queue.is_single] == ["store"]
-    assert QUEUES["store"].threads == 1
+from memline.shared.queue.routes import needed_roles
 
 
 @pytest.mark.parametrize(
