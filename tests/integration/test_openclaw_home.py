@@ -85,7 +85,7 @@ def test_both_layouts_are_used_as_they_are(home, server, opened, layout):
     )
     database = SessionDatabase(state) if layout == "newest" else None
     if database:
-        database.say("abc", lines, key="agent:main:main")
+        database.say("abc", lines)
     else:
         (sessions_folder(state) / "abc.jsonl").write_text(lines)
 
@@ -105,7 +105,7 @@ def test_sessions_in_rows_are_followed_and_stay_when_they_are_deleted(home, open
     content["memory"]["search"]["provider"] = "none"
     (state / "openclaw.json").write_text(json.dumps(content))
     database = SessionDatabase(state)
-    database.say("abc", opening("abc") + said("user", "The regatta is off."), key="agent:main:dm:anna")
+    database.say("abc", opening("abc") + said("user", "The regatta is off."))
     database.say("def", opening("def") + said("user", "Tulips are in bloom."))
     memory = opened()
     memory.index()

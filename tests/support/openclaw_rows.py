@@ -10,7 +10,6 @@ from memline.shared.sqlite import library
 
 _TABLES = """
 PRAGMA journal_mode = WAL;
-CREATE TABLE session_windows (session_id TEXT NOT NULL PRIMARY KEY, session_key TEXT NOT NULL) STRICT;
 CREATE TABLE transcript_rewrite_watermarks (session_id TEXT NOT NULL PRIMARY KEY, generation TEXT NOT NULL,
     updated_at INTEGER NOT NULL) STRICT;
 CREATE TABLE session_transcript_cold_archives (session_id TEXT NOT NULL PRIMARY KEY) STRICT;
@@ -43,7 +42,7 @@ class SessionDatabase:
         # What is written stays in the log, as while a program has just written it.
         self.connection.execute("PRAGMA wal_autocheckpoint = 0")
 
-    def say(self, session, lines, *, at_ms=1_770_000_000_000, key=""):
+    def say(self, session, lines, *, at_ms=1_770_000_000_000):
         """Append the lines of a transcript, one record each."""
         run = self.connection.execute
         (first,) = run("SELECT count(*) FROM transcript_events WHERE session_id = ?", (session,)).fetchone()
@@ -61,16 +60,19 @@ class SessionDatabase:
                 "INSERT INTO transcript_events VALUES (?, ?, ?, ?, ?, ?, NULL)",
                 (session, number, kept[0], at_ms + number, kept[1], len(data)),
             )
-        if not self._is_plain:
-            run(
-                "INSERT OR IGNORE INTO session_windows VALUES (?, ?)",
-                (session, key or f"agent:main:{session}"),
-            )
 
     def delete(self, session):
         """Delete a session, as OpenClaw does."""
-        for table in ("transcript_events", *(() if self._is_plain else ("session_windows",))):
-            self.connection.execute(f"DELETE FROM {table} WHERE session_id = ?", (session,))
+        self.connection.execute("DELETE FROM transcript_events WHERE session_id = ?", (session,))
+
+    def note(self, table, session):
+        """Put a session into a table of those that were forgotten, or put away."""
+        self.connection.execute(f"INSERT INTO {table} VALUES (?)", (session,))
+
+    def damage(self, seq, packed, size=0):
+        """Give a record other bytes, and another size than it has."""
+        change = "event_zstd = ?, event_utf8_bytes = max(event_utf8_bytes, ?)"
+        self.connection.execute(f"UPDATE transcript_events SET {change} WHERE seq = ?", (packed, size, seq))
 
     def close(self):
         """Close it, as when its program ends."""

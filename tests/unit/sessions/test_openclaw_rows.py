@@ -96,9 +96,8 @@ def test_reading_changes_no_byte_and_sees_what_is_only_in_the_log(state, how):
 def test_rows_that_are_damaged_take_their_place_and_say_nothing(state):
     database = SessionDatabase(state)
     database.say("a", said("user", "one") + said("user", "x" * 3000) * 2 + said("user", "last"))
-    run = database.connection.execute
-    run("UPDATE transcript_events SET event_zstd = x'00', event_utf8_bytes = 1 << 50 WHERE seq = 1")
-    run("UPDATE transcript_events SET event_zstd = x'28b52ffd' WHERE seq = 2")
+    database.damage(1, b"\0", size=1 << 50)
+    database.damage(2, b"\x28\xb5\x2f\xfd")
 
     part = read(OpenClawTranscripts(str(state), "main"))
 
@@ -111,8 +110,8 @@ def test_sessions_that_openclaw_forgot_or_put_away_are_not_read(state):
     database = SessionDatabase(state)
     for session in ("a", "b", "../x", "n\0ul", "y" * 300):
         database.say(session, said("user", "hello"))
-    database.connection.execute("INSERT INTO memory_session_tombstones VALUES ('b')")
-    database.connection.execute("INSERT INTO session_transcript_cold_archives VALUES ('c')")
+    database.note("memory_session_tombstones", "b")
+    database.note("session_transcript_cold_archives", "c")
 
     found = OpenClawTranscripts(str(state), "main").discover()
 

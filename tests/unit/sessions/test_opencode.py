@@ -1,66 +1,12 @@
 """Sessions of opencode: rows of its database that belong to a workspace, and what of them counts."""
 
 import hashlib
-import json
-import sqlite3
 from pathlib import Path
 
 import pytest
 
+from tests.support.opencode import Desk
 from tests.support.transcripts import names_in, reading, said_in, store_of
-
-T0 = 1_795_000_000_000
-
-SCHEMA = """
-CREATE TABLE session (id text PRIMARY KEY, project_id text, parent_id text, directory text, title text,
-    revert text, time_created integer, time_updated integer, time_archived integer);
-CREATE TABLE message (id text PRIMARY KEY, session_id text, time_created integer, time_updated integer,
-    data text);
-CREATE TABLE part (id text PRIMARY KEY, message_id text, session_id text, time_created integer,
-    time_updated integer, data text);
-"""
-
-
-class Desk:
-    """Writes as opencode does; its log stays beside the database."""
-
-    def __init__(self, database):
-        self.database = database
-        self.rows = sqlite3.connect(database, isolation_level=None)
-        self.rows.execute("PRAGMA journal_mode = wal")
-        self.rows.executescript(SCHEMA)
-        self.count = 0
-
-    def session(self, name, directory="/w/proj", **more):
-        row = {"title": "New session - 2026-11-23T03:27:13.592Z", "parent_id": None, "revert": None} | more
-        self.rows.execute(
-            "INSERT INTO session (id, directory, title, parent_id, revert, time_updated)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (name, directory, row["title"], row["parent_id"], row["revert"], T0),
-        )
-
-    def say(self, session, role, *parts, **data):
-        self.count += 1
-        if role == "user":
-            # In a git project: the files that were changed by it.
-            data = {"summary": {"diffs": []}} | data
-        message = f"msg_{self.count:04}"
-        at = T0 + self.count
-        self.rows.execute(
-            "INSERT INTO message VALUES (?, ?, ?, ?, ?)",
-            (message, session, at, at, json.dumps({"role": role, "time": {"created": at}, **data})),
-        )
-        for number, part in enumerate(parts):
-            spoken = {"type": "text", "text": part} if isinstance(part, str) else part
-            self.rows.execute(
-                "INSERT INTO part VALUES (?, ?, ?, ?, ?, ?)",
-                (f"prt_{self.count:04}{number}", message, session, at, at, json.dumps(spoken)),
-            )
-        self.rows.execute("UPDATE session SET time_updated = ? WHERE id = ?", (at, session))
-        return message
-
-    def revert(self, session, to):
-        self.rows.execute("UPDATE session SET revert = ? WHERE id = ?", (json.dumps(to), session))
 
 
 @pytest.fixture
@@ -127,7 +73,7 @@ def test_what_was_reverted_is_not_found_and_comes_back_when_that_is_undone(desk)
     whole = reading(store(desk), "opencode", "ses_a")
     desk.revert("ses_a", {"messageID": second, "partID": "prt_00021"})
     partly = said(desk)
-    desk.rows.execute("UPDATE session SET revert = NULL")
+    desk.revert("ses_a", None)
 
     assert [chunk.text for chunk in whole.chunks] == ["User: one"]
     assert partly == ["User: one", "Assistant: two"]
@@ -150,7 +96,7 @@ def test_no_byte_of_the_database_changes_while_opencode_writes(desk):
 def test_a_broken_part_is_left_out(desk, data):
     desk.session("ses_a")
     desk.say("ses_a", "user", "one")
-    desk.rows.execute("INSERT INTO part VALUES ('prt_x', 'msg_0001', 'ses_a', 0, 0, ?)", (data,))
+    desk.add_part("msg_0001", "ses_a", data)
 
     assert said(desk) == ["User: one"]
 
