@@ -104,6 +104,14 @@ def test_a_model_is_asked_where_it_is_with_the_key_of_that_place(model, more, ex
     assert ("x-team" in endpoint.headers) is (endpoint.base_url == "http://proxy:4000/v1")
 
 
+def test_openclaws_own_address_of_ollama_gets_the_path_of_the_protocol():
+    bare = ProviderEntry(base_url="http://gpu:11434")
+
+    endpoint, _ = endpoint_of(settings({"ollama": bare}, model="ollama/qwen3:8b"))
+
+    assert endpoint.base_url == "http://gpu:11434/v1"
+
+
 def test_a_conversation_is_sent_nowhere_by_a_guess():
     with pytest.raises(ProviderStop) as caught:
         endpoint_of(settings(model="anthropic/claude-opus"))

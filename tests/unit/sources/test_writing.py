@@ -186,6 +186,12 @@ def test_half_an_entry_is_taken_back_when_the_disk_is_full(tmp_path):
     assert (tmp_path / "MEMORY.md").read_text() == "- entry\n"
 
 
+def test_a_note_in_another_encoding_is_left_alone(tmp_path):
+    (tmp_path / "MEMORY.md").write_bytes("héllo".encode("utf-16"))
+
+    assert "not UTF-8" in refusal(tmp_path)
+
+
 def test_an_entry_of_a_day_carries_its_time_and_a_lasting_one_its_day():
     assert daily_entry("Deployed v1.5.2.", MOMENT) == "- 14:32 Deployed v1.5.2."
     assert long_term_entry("We keep cents.", MOMENT) == "- We keep cents. (2026-02-10)"
