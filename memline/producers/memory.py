@@ -41,7 +41,7 @@ from memline.shared.search.request import SearchRequest, from_workspace, search_
 from memline.shared.search.results import Answer
 from memline.shared.sources.paths import is_storable
 from memline.shared.sources.reading import Excerpt
-from memline.shared.sync.plan import Plan, make_plan
+from memline.shared.sync.plan import make_plan
 from memline.shared.sync.staleness import DiskState, Staleness
 
 P = ParamSpec("P")
@@ -287,7 +287,6 @@ class Memory:
         re_embed: bool = False,
         accept_removals: bool = False,
         on_progress: Callable[[RunProgress], None] = lambda _: None,
-        on_plan: Callable[[Plan], None] = lambda _: None,
         on_note: Callable[[str], None] = lambda _: None,
     ) -> IndexReport:
         """Bring the index up to date and wait until every vector is ready or failed.
@@ -306,7 +305,6 @@ class Memory:
             accept_removals=accept_removals,
             clock=self._clock,
             on_progress=on_progress,
-            on_plan=on_plan,
             on_note=on_note,
         )
         return self._qmd.sync(report, forced=force or re_embed) if self._qmd else report

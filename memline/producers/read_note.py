@@ -118,7 +118,7 @@ def _note_named(settings: AgentSettings, name: str, *, private: bool) -> str | N
     found: list[str] = []
     # Without an index a path is still a path.
     with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
-        found = links.notes_named(reader, name) or links.notes_shown_as(reader, name) if reader else []
+        found = links.notes_named(reader, name) if reader else []
     found = [path for path in found if private or not is_private(path)]
     if len(found) > 1:
         more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""

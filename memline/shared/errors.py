@@ -218,15 +218,3 @@ class QueueError(MemlineError):
     """A message cannot be sent, decoded or answered in time."""
 
     code = "redis_unusable"
-
-
-def is_untrusted(error: BaseException) -> bool:
-    """Tell whether a connection failed because the server's certificate is not trusted."""
-    import ssl  # 4 ms; who asks has it loaded
-
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False

@@ -134,23 +134,6 @@ def test_a_note_is_read_by_whatever_names_it_in_any_case(place, name, path, firs
     assert answer == excerpt.to_json()
 
 
-@pytest.mark.parametrize(
-    "name", ["two\nlines.md", "\u202eturned\u200b.md", "tab\there.md", "a\\b.md", "bell\a.md"]
-)
-def test_a_citation_is_read_as_an_agent_sees_it(place, name):
-    place.write(name, "# Zeppelin\n")
-    place.index()
-    tools = Calls(place.settings, (place.agent.agent,))
-    caller = Caller(agent=place.agent.agent)
-
-    (hit,) = tools.search(caller, query="zeppelin")["results"]
-    read = tools.get(caller, path=hit["citation"])
-    tools.close()
-
-    assert hit["citation"].replace("\t", " ").isprintable()
-    assert (read["path"], read["status"], read["text"]) == (name, "ok", "# Zeppelin")
-
-
 def test_a_name_of_several_notes_lists_them_and_a_path_chooses(place):
     for number in range(12):
         place.write(f"{number:02}/Twin.md", "x\n")

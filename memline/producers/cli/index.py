@@ -19,7 +19,6 @@ from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.local.downloads import fetch, missing
 from memline.shared.errors import MemlineError
-from memline.shared.sync.plan import Plan
 from memline.shared.visible_text import one_line
 from memline.shared.words import counted, span
 
@@ -46,9 +45,8 @@ NAMED_PATHS = 3
     is_flag=True,
     help="Remove the files of a folder that was emptied; without it they stay.",
 )
-@click.option("--verbose", is_flag=True, help="Name the files that are added, changed and removed.")
 @AS_JSON
-def index(invocation: Invocation, verbose: bool, as_json: bool, **options: bool) -> int | None:
+def index(invocation: Invocation, as_json: bool, **options: bool) -> int | None:
     """Bring the index up to date with the files and wait until every vector is ready or failed.
 
     Safe to interrupt and to run again: it goes on where it was, and nothing is paid for twice.
@@ -63,7 +61,7 @@ def index(invocation: Invocation, verbose: bool, as_json: bool, **options: bool)
     reports, failures = [], 0
     for each in agents:
         try:
-            reports.append(index_agent(invocation.settings, each, verbose=verbose, **options))
+            reports.append(index_agent(invocation.settings, each, **options))
         except MemlineError as error:
             if len(agents) == 1:
                 raise
@@ -80,12 +78,8 @@ def index(invocation: Invocation, verbose: bool, as_json: bool, **options: bool)
     return 1 if failures or any(report.failed for report in reports) else None
 
 
-def index_agent(
-    settings: Settings, agent: AgentSettings, *, verbose: bool = False, **options: Any
-) -> IndexReport:
+def index_agent(settings: Settings, agent: AgentSettings, **options: Any) -> IndexReport:
     """Bring the index of an agent up to date, with progress on stderr; `options`: those of `Memory.index`."""
-    if verbose:
-        options["on_plan"] = _print_plan
     try:
         fetch_model(agent)
         with _term_interrupts(), progress_line(agent.agent) as show, Memory.of(settings, agent) as memory:
@@ -170,15 +164,6 @@ def _progress(agent: str, run: RunProgress, seconds: float) -> str:
     _, done, total = counts[1] if run.vectors else counts[0]
     left = [f"{span(seconds / done * (total - done))} left"] if done else []
     return f"{agent}: {', '.join(parts + left)}"
-
-
-def _print_plan(plan: Plan) -> None:
-    note(f"Provider: {plan.choice.provider} {plan.choice.model} (requested: {plan.choice.requested})")
-    if plan.choice.reason:
-        note(f"  {plan.choice.reason}")
-    for word in ("added", "changed", "removed", "refused"):
-        for path in getattr(plan.changes, word):
-            note(f"  {'left out' if word == 'refused' else word:<9}{path}")
 
 
 def print_report(report: IndexReport) -> None:

@@ -71,7 +71,6 @@ def bring_up_to_date(
     re_embed: bool = False,
     accept_removals: bool = False,
     on_progress: Callable[[RunProgress], None] = lambda _: None,
-    on_plan: Callable[[Plan], None] = lambda _: None,
     on_note: Callable[[str], None] = lambda _: None,
     clock: Clock | None = None,
 ) -> IndexReport:
@@ -90,7 +89,6 @@ def bring_up_to_date(
             plan = prepare(agent, re_embed=re_embed, accept_removals=accept_removals, clock=clock)
             # A first run has made it by now.
             before = before or file_id(agent.index_path)
-            on_plan(plan)
             with closing(IndexRun(settings, agent, plan, started_ns=started_ns, clock=clock)) as run:
                 run.make_job(force=force)
                 if run.has_work:

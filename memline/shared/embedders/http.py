@@ -30,7 +30,6 @@ from memline.shared.errors import (
     ProviderLater,
     ProviderStop,
     ProviderTimeout,
-    is_untrusted,
 )
 from memline.shared.packages import own_version
 
@@ -313,7 +312,7 @@ class HttpClient:
         was_sent = not isinstance(error, _NEVER_SENT)
         address = f"{url.scheme}://{url.netloc.decode()}"
         reason = str(error) or type(error).__name__
-        if is_untrusted(error):
+        if _is_untrusted(error):
             text = f"the certificate of {address} is not trusted: {reason}"
             return self._stop(what, text, hint=_TRUST, code="untrusted_certificate")
         if not was_sent and (variable := _proxy_of(url)):
@@ -367,7 +366,7 @@ def public_file(url: str, *, headers: Mapping[str, str], silence_s: float) -> It
         ):
             yield response
     except (httpx.TransportError, httpx.InvalidURL, httpx.TooManyRedirects) as error:
-        if is_untrusted(error):
+        if _is_untrusted(error):
             message = f"the certificate of {url} is not trusted: {error}"
             raise ProviderStop(message, hint=_TRUST, code="untrusted_certificate") from error
         raise ConnectionError(str(error) or type(error).__name__) from error
@@ -385,3 +384,13 @@ def _is_unknown_host(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, socket.gaierror):
         error = error.__cause__ or error.__context__
     return error is not None
+
+
+def _is_untrusted(error: BaseException) -> bool:
+    """Tell whether a connection failed because the server's certificate is not trusted."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False

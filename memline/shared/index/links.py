@@ -15,7 +15,6 @@ from memline.shared.note_names import MARKDOWN, is_markdown, name_key, path_key,
 from memline.shared.sources.about import NoteName, last_part
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, is_private
-from memline.shared.visible_text import in_name, one_line
 
 #: Path, line and target of a link, and whether it is a Markdown link.
 Place = tuple[str, int, str, bool]
@@ -28,12 +27,6 @@ def notes_named(connection: Connection, name: str) -> list[str]:
     at the top: the first of these that some note has.
     """
     return next(filter(None, _by_way(connection, name)), [])
-
-
-def notes_shown_as(connection: Connection, name: str) -> list[str]:
-    """Return the notes whose path reads like this where what cannot be seen is written out: in a citation."""
-    rows = connection.execute("SELECT path FROM files WHERE outcome = ? AND source = ?", (INDEXED, MEMORY))
-    return [path for (path,) in rows if name in (one_line(path), in_name(path))] if "\\" in name else []
 
 
 def _by_way(connection: Connection, name: str) -> tuple[list[str], ...]:

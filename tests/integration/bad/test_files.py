@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.process import memline
-from tests.support.workspace import note, paths
+from tests.support.workspace import paths
 
 
 def _fifo(path):
@@ -65,21 +65,6 @@ def test_a_folder_that_becomes_a_link_takes_its_notes_out_of_the_index(place):
 
     assert paths(place.search("password plugh")) == []
     assert paths(place.search("lighthouse")) == ["memory/good.md"]
-
-
-def _vanish(files):
-    for file in files:
-        file.unlink()
-
-
-def test_a_file_that_vanishes_between_the_look_and_the_reading_is_gone_and_nothing_else(place):
-    doomed = [place.write(f"memory/doomed-{number}.md", note(number)) for number in range(3)]
-
-    report = place.index(on_plan=lambda _: _vanish(doomed))
-
-    assert not report.failed
-    assert set(place.outcomes()) == {"memory/good.md"}
-    assert paths(place.search("lighthouse word1x1x1")) == ["memory/good.md"]
 
 
 def test_names_that_cannot_be_kept_are_told_and_odd_names_that_can_are_indexed(place):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.place(
 @pytest.mark.parametrize(
     "args",
     [
-        ("index", "--verbose"),
+        ("index",),
         ("search", "plugh"),
         ("search", "plugh", "--explain"),
         ("search", "plugh", "--format", "vimgrep"),
