@@ -23,6 +23,7 @@ KEPT_ROWS, MOST_KEPT = 5_000, 200_000
 #: The full-text tables: of chunks, whose headings and paths weigh .7, and of names.
 CHUNKS, NAMES = "chunks", "names"
 
+_TOTALS = "SELECT (SELECT count(*) FROM chunks_fts), (SELECT count(*) FROM names_fts)"
 _COUNT = (
     "SELECT value, (SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH value),"
     " (SELECT count(*) FROM names_fts WHERE names_fts MATCH value) FROM json_each(?) AS phrases"
@@ -72,10 +73,8 @@ class Matches:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._version: int | None = None
-        self._forget()
-
-    def _forget(self) -> None:
-        self._totals: dict[str, int] = {}
+        #: Table -> its rows.
+        self.totals: dict[str, int] = {}
         self._counts: dict[str, tuple[int, int]] = {}
         self._fits: dict[tuple[str, str], Fits] = {}
         self._kept_rows = 0
@@ -84,14 +83,9 @@ class Matches:
         """Forget everything if the index has changed; first in each read transaction."""
         version = scalar(self.connection, "PRAGMA data_version")
         if version != self._version or self._kept_rows + 5 * len(self._counts) > MOST_KEPT:
-            self._forget()
+            self.totals = dict(zip((CHUNKS, NAMES), self.connection.execute(_TOTALS).fetchone(), strict=True))
+            self._counts, self._fits, self._kept_rows = {}, {}, 0
         self._version = version
-
-    def total(self, table: str) -> int:
-        """Count all rows of a table."""
-        if table not in self._totals:
-            self._totals[table] = int(scalar(self.connection, f"SELECT count(*) FROM {table}_fts"))
-        return self._totals[table]
 
     def counts(self, phrases: Iterable[str], files: str | None = None) -> dict[str, int]:
         """Count the chunks of each phrase; 0 where none is in `files`, a JSON array of the files searched.
@@ -124,7 +118,7 @@ class Matches:
         new = [each for each in phrases if (table, each) not in self._fits and self.count(table, each)]
         if not new:
             return fits
-        total, query, values = self.total(table), _SCORES, [json.dumps(new)]
+        total, query, values = self.totals[table], _SCORES, [json.dumps(new)]
         if among is not None:
             query, values = query + _AMONG, [*values, json_ids(among)]
         counts = [self.count(table, each) for each in new]

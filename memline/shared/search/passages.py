@@ -33,9 +33,6 @@ MAX_CHARS = 700
 #: What a word counts when it is seen again, as a share of the first time.
 AGAIN = 0.3
 
-#: More lines than a front matter has.
-FRONT_LINES = 200
-
 #: A word with the accents that stand behind its letters; an underscore ends it, as in full text.
 _WORD = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+")
 
@@ -104,7 +101,7 @@ class Snippet(NamedTuple):
 
 def snippet(lines: Sequence[str], needles: Sequence[Needle]) -> Snippet:
     """Choose the lines with most evidence, without the front matter unless a term stands only there."""
-    skipped = front_matter_end(list(lines[:FRONT_LINES]))
+    skipped = front_matter_end([*lines])
     sizes = [len(line) + 1 for line in lines]
     first, last = 0, len(lines)
     if skipped or sum(sizes) > MAX_CHARS:

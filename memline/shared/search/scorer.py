@@ -169,7 +169,7 @@ def _sums(
 def _add(
     sums: dict[int, float], matches: Matches, table: str, lookups: Sequence[Lookup], among: set[int] | None
 ) -> None:
-    total, extra = matches.total(table), NAME_WORD if table == NAMES else 0.0
+    total, extra = matches.totals[table], NAME_WORD if table == NAMES else 0.0
     fits = matches.fits(table, [way.match for each in lookups for way in each.ways], among)
     for each in lookups:
         each.found = [fits[way.match] for way in each.ways]

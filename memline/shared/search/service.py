@@ -204,7 +204,8 @@ class _Search(Struct):
             from memline.shared.search import late
 
             fitted = token_rows.projection(connection, backend.identity_id)
-            rarity = dict.fromkeys(self.question.light, 0.0) | self.words.rarity
+            words = (each for each in self.words.lookups if each.term.kind in ("word", "id"))
+            rarity = dict.fromkeys(self.question.light, 0.0) | {each.term.label: each.idf for each in words}
             scores = late.scores(self.question.text, vector.tokens, rarity, packed, fitted)
             self.late = {chunk_id: round(each, fusion.DECIMALS) for chunk_id, each in scores.items()}
 
@@ -275,7 +276,7 @@ class _Search(Struct):
         if hits:
             missing = ", ".join(self.words.missing)
             return f"nothing that was searched holds: {missing}" if missing else ""
-        if not self.matches.total(CHUNKS):
+        if not self.matches.totals[CHUNKS]:
             return "the index has no notes"
         if self.files == "[]":
             return "no file is within the filters"

@@ -73,8 +73,6 @@ class Words(Struct):
     mass: float = 1.0
     #: Words of the question, as typed, of which no form stands in what is searched.
     missing: tuple[str, ...] = ()
-    #: idf of the words, by label.
-    rarity: dict[str, float] = {}
     #: Chunk -> its sum, and what the best name of its file added to it.
     sums: dict[int, float] = {}
     named: dict[int, float] = {}
@@ -106,13 +104,11 @@ def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: i
     }
     unknown = [term for term, ways in asked.items() if not ways and term.kind != "phrase"]
     others = _stand_ins(matches, unknown, files)
-    total, lookups = matches.total(CHUNKS), list[Lookup]()
-    mass, rarity = 0.0, dict[str, float]()
+    total, lookups = matches.totals[CHUNKS], list[Lookup]()
+    mass = 0.0
     for term, ways in asked.items():
         idf = idf_of(total, df[ways[0].match] if ways else 0)
         mass += idf if term.typed else 0.0
-        if term.kind in ("word", "id"):
-            rarity[term.label] = idf
         if ways := ways or others.get(term, []):
             idf = idf_of(total, matches.count(CHUNKS, ways[0].match))
             lookups.append(Lookup(term, ways, idf))
@@ -128,7 +124,7 @@ def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: i
     # Of a run of CJK characters only where none of its pairs was found.
     known = {term.typed for term in asked.keys() - unknown} | {""}
     missing = tuple(dict.fromkeys(term.typed for term in unknown if term.typed not in known))
-    return Words(lookups=lookups, mass=mass or 1.0, missing=missing, rarity=rarity, needles=needles)
+    return Words(lookups=lookups, mass=mass or 1.0, missing=missing, needles=needles)
 
 
 def _stand_ins(matches: Matches, unknown: Sequence[Term], files: str | None) -> dict[Term, list[Way]]:
