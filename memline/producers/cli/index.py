@@ -111,11 +111,10 @@ def _term_interrupts() -> Iterator[None]:
 
 
 def fetch_model(agent: AgentSettings) -> None:
-    """Download the local models that the settings of an agent name, if they are missing, with progress."""
-    files = missing(agent)
-    if not files:
+    """Download the local model that the settings of an agent name, if it is missing, with progress."""
+    if (file := missing(agent)) is None:
         return
-    note(f"Downloading {' and '.join(file.name for file in files)}")
+    note(f"Downloading {file.name}")
     tenths = -1
 
     def show(done: int, total: int) -> None:

@@ -80,8 +80,7 @@ def bring_up_to_date(
     by another process begins again. Raises IndexFaults.
     """
     clock = clock or SystemClock()
-    if downloads.missing(agent):
-        downloads.fetch(agent)
+    downloads.fetch(agent)
     for restarts_left in range(MAX_RESTARTS, -1, -1):
         before = file_id(agent.index_path)
         try:

@@ -24,7 +24,7 @@ from memline.shared.clock import Clock
 from memline.shared.embedders import remote
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.http import HttpClient
-from memline.shared.embedders.protocol import Values
+from memline.shared.embedders.protocol import Values, counted_call
 from memline.shared.embedders.provider_errors import redact_line
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater, ProviderStop
 from memline.shared.values import as_dict, as_list, as_text
@@ -105,7 +105,8 @@ class OpenAI:
         """Send the file of rows and return its name. Sent again it costs nothing."""
         form = {"purpose": "batch"} | (_EXPIRY if self._endpoint.public and self._expires else {})
         files = {"file": (f"memline-{tag}.jsonl", file, "application/jsonl")}
-        reply = self._http.call("POST", "/files", data=form, files=files, what="batch file upload", once=True)
+        with counted_call(1):
+            reply = self._http.call("POST", "/files", data=form, files=files, what="batch file upload")
         return self._word(self._http.json(reply), "id")
 
     def create(self, file_id: str, tag: str, agent: str) -> Job:
@@ -198,7 +199,13 @@ class OpenAI:
 
     def _made(self, path: str, body: Mapping[str, object]) -> Job:
         """Send what makes a job, once."""
-        reply = self._http.call("POST", path, body=body, what="batch create", once=True)
+        try:
+            with counted_call(1):
+                reply = self._http.call("POST", path, body=body, what="batch create")
+        except ProviderError as error:
+            # It was sent, and perhaps taken.
+            error.maybe_done = error.maybe_paid or (error.status or 0) >= 500
+            raise
         try:
             return self._job(self._http.json(reply, may_have_error=True))
         except ProviderBrokenAnswer as error:
@@ -253,20 +260,20 @@ class Gemini(OpenAI):
         tail = f"\r\n--{tag}--\r\n".encode()
         size = len(head) + file.seek(0, 2) + len(tail)
         file.seek(0)
-        reply = self._http.call(
-            "POST",
-            "/files",
-            service="upload",
-            params={"uploadType": "multipart"},
-            headers={
-                "x-goog-upload-protocol": "multipart",
-                "content-type": f"multipart/related; boundary={tag}",
-                "content-length": str(size),
-            },
-            content=chain([head], iter(lambda: file.read(1 << 18), b""), [tail]),
-            what="batch file upload",
-            once=True,
-        )
+        with counted_call(1):
+            reply = self._http.call(
+                "POST",
+                "/files",
+                service="upload",
+                params={"uploadType": "multipart"},
+                headers={
+                    "x-goog-upload-protocol": "multipart",
+                    "content-type": f"multipart/related; boundary={tag}",
+                    "content-length": str(size),
+                },
+                content=chain([head], iter(lambda: file.read(1 << 18), b""), [tail]),
+                what="batch file upload",
+            )
         made = as_dict(self._http.json(reply))
         return self._word(made.get("file", made), "name")
 

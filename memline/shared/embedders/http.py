@@ -1,8 +1,8 @@
 """Speak HTTP to one provider: the only module that knows httpx. Every failure is a `ProviderError`.
 
 A connection that broke or a 5xx is tried again at once, a few times; anything longer is left to the caller,
-who can wait without holding a worker. A call that must not have its effect twice (`once`) is only tried again
-when no connection came about. A proxy, a certificate or a host that cannot be used is named at once.
+who can wait without holding a worker. A call that must not have its effect twice is made in
+`counted_call(1)`. A proxy, a certificate or a host that cannot be used is named at once.
 """
 
 from __future__ import annotations
@@ -120,7 +120,6 @@ class HttpClient:
         *,
         body: Mapping[str, object] | None = None,
         what: str = EMBEDDINGS,
-        once: bool = False,
         timeout_s: float | None = None,
         service: str = "",
         **request: Any,
@@ -129,8 +128,7 @@ class HttpClient:
 
         `path` goes behind the base address, percent-encoded where it must be; `service` is a word before the
         last part of that address, as Google has it (`/upload/v1beta`). `body` is sent as JSON; `request` may
-        have what httpx takes (`params`, `content`, `data`, `files`, `headers`). `once`: see above; the error
-        then says in `maybe_done` whether the request may have been received.
+        have what httpx takes (`params`, `content`, `data`, `files`, `headers`).
         """
         if body is not None:
             # A lone surrogate cannot be sent as UTF-8; one "?" is better than a text without a vector.
@@ -147,7 +145,7 @@ class HttpClient:
             # Where a file is sent the time is not bounded as a whole: only a silence of that length ends it.
             left_s = timeout_s if is_file else max(min(deadline - self._clock.now(), timeout_s), 0.01)
             url = self._url(path, service)
-            with self._translated(url, what, timeout_s, once):
+            with self._translated(url, what, timeout_s):
                 timeout = httpx.Timeout(left_s, connect=min(left_s, CONNECT_TIMEOUT_S))
                 with self._client.stream(method, url, timeout=timeout, **request) as response:
                     reply = self._read(response, what, math.inf if is_file else deadline, sent_bytes)
@@ -156,10 +154,9 @@ class HttpClient:
             error = self.error(reply)
             # Of a gateway that gave up waiting the server behind it may have done its work.
             error.maybe_paid = reply.status == 504
-            error.maybe_done = once
             raise error
 
-        return self._attempt(send, deadline=deadline, once=once)
+        return self._attempt(send, deadline=deadline)
 
     def download(
         self, path: str, *, params: Mapping[str, str] | None = None, service: str = "", what: str
@@ -170,8 +167,8 @@ class HttpClient:
         """
         url = self._url(path, service).copy_merge_params(params or {})
         deadline = self._clock.now() + self._timeout_s
-        response = self._attempt(lambda: self._open(url, what), deadline=deadline, once=False)
-        with self._translated(url, what, self._timeout_s, once=False), ExitStack() as stack:
+        response = self._attempt(lambda: self._open(url, what), deadline=deadline)
+        with self._translated(url, what, self._timeout_s), ExitStack() as stack:
             stack.enter_context(closing(response))
             if response.has_redirect_location:
                 target = str(url.join(response.headers["location"]))
@@ -234,7 +231,7 @@ class HttpClient:
             root = "/" + "/".join(filter(None, [before.lstrip("/"), service, last]))
         return self._base.copy_with(path=root + path)
 
-    def _attempt(self, send: Callable[[], T], *, deadline: float, once: bool) -> T:
+    def _attempt(self, send: Callable[[], T], *, deadline: float) -> T:
         """Call `send` until it works, its error is not one of a moment, or the attempts are over."""
         # Not tenacity, as elsewhere: importing it costs every search with vectors 5 ms.
         call = current_call()
@@ -246,7 +243,6 @@ class HttpClient:
                     error.is_definite
                     or error.retry_after_s is not None
                     or (error.status is not None and error.status < 500)
-                    or (once and (error.status is not None or error.maybe_done))
                     or self._clock.now() + FIRST_WAIT_S >= deadline
                     or self._client.is_closed
                 ):
@@ -276,7 +272,7 @@ class HttpClient:
     def _open(self, url: httpx.URL, what: str) -> httpx.Response:
         """Begin to receive a file, or be told where it is."""
         timeout = httpx.Timeout(self._timeout_s, connect=min(self._timeout_s, CONNECT_TIMEOUT_S))
-        with self._translated(url, what, self._timeout_s, once=False):
+        with self._translated(url, what, self._timeout_s):
             request = self._client.build_request("GET", url, headers={"accept": "*/*"}, timeout=timeout)
             response = self._client.send(request, stream=True)
             if response.is_success or response.has_redirect_location:
@@ -285,7 +281,7 @@ class HttpClient:
                 raise self.error(self._read(response, what, math.inf, 0))
 
     @contextmanager
-    def _translated(self, url: httpx.URL, what: str, timeout_s: float, once: bool) -> Iterator[None]:
+    def _translated(self, url: httpx.URL, what: str, timeout_s: float) -> Iterator[None]:
         """Raise errors of httpx as ours."""
         try:
             yield
@@ -301,12 +297,12 @@ class HttpClient:
             # By a process that is ending, or begins its work again: nothing is wrong with the provider.
             raise ProviderLater(self._message(what, "this process is ending")) from error
         except httpx.TransportError as error:
-            raise self._not_answered(error, url, what, timeout_s, once) from error
+            raise self._not_answered(error, url, what, timeout_s) from error
         except ConnectionError as error:
             raise ProviderLater(self._message(what, str(error))) from error
 
     def _not_answered(
-        self, error: httpx.TransportError, url: httpx.URL, what: str, timeout_s: float, once: bool
+        self, error: httpx.TransportError, url: httpx.URL, what: str, timeout_s: float
     ) -> ProviderError:
         """Make the error of a call without an answer."""
         was_sent = not isinstance(error, _NEVER_SENT)
@@ -330,7 +326,6 @@ class HttpClient:
             hint = f"check that a server is running at {address}"
             later = ProviderLater(self._message(what, reason), hint=hint)
         later.maybe_paid = was_sent
-        later.maybe_done = once and was_sent
         return later
 
     def _bad_proxy(self, what: str, variable: str, reason: str) -> ProviderStop:

@@ -79,8 +79,8 @@ def test_a_call_that_makes_something_is_sent_once_and_others_are_repeated(ask):
         server.batches.control({"faults": {"create": "500", "look": "500", "delete": "reset"}})
         client = ask(server.url)
 
-        with pytest.raises(ProviderLater):
-            client.call("POST", "/batches", body={}, what="create", once=True)
+        with pytest.raises(ProviderLater), counted_call(1):
+            client.call("POST", "/batches", body={}, what="create")
         with pytest.raises(ProviderLater):
             client.call("GET", "/batches/x", what="look")
         with pytest.raises(ProviderLater):

@@ -128,17 +128,18 @@ def engine_named(name: str) -> Engine | None:
         return None
 
 
-def missing(settings: AgentSettings) -> list[HubFile]:
-    """List the files that must be downloaded before the settings work."""
+def missing(settings: AgentSettings) -> HubFile | None:
+    """Return the model that must be downloaded before the settings work."""
     memory = settings.memory
     name = configured(memory.local)
-    if LOCAL in (memory.provider, memory.fallback) and name.startswith(HUB_PREFIX):
-        # `model_file` says so when a name is not one.
-        with suppress(ProviderStop):
-            file = parse(name)
-            if not (cache_folder(memory.local, settings.home) / file.path).is_file():
-                return [file]
-    return []
+    if LOCAL not in (memory.provider, memory.fallback) or not name.startswith(HUB_PREFIX):
+        return None
+    try:
+        file = parse(name)
+    except ProviderStop:
+        # `model_file` says so.
+        return None
+    return None if (cache_folder(memory.local, settings.home) / file.path).is_file() else file
 
 
 def fetch(settings: AgentSettings, on_progress: OnProgress = lambda done, total: None) -> None:
@@ -147,28 +148,22 @@ def fetch(settings: AgentSettings, on_progress: OnProgress = lambda done, total:
     Raises nothing: see `model_file` for what went wrong. `on_progress` is called with the
     bytes received and those of the whole file, 0 while they are unknown.
     """
-    for file in missing(settings):
-        _failures.pop(file.name, None)
-        try:
-            _fetch(file, cache_folder(settings.memory.local, settings.home), on_progress)
-        except ProviderError as error:
-            _failures[file.name] = error
-
-
-def _fetch(file: HubFile, folder: Path, on_progress: OnProgress) -> None:
-    """Download a model and what belongs to it. Raises a ProviderError."""
-    engine = engine_of(file.path)
+    if (file := missing(settings)) is None:
+        return
+    _failures.pop(file.name, None)
+    engine, folder = engine_of(file.path), cache_folder(settings.memory.local, settings.home)
     if not engine.is_installed:
         # Before hundreds of megabytes that would not be of use.
-        raise engine.not_installed()
+        _failures[file.name] = engine.not_installed()
+        return
     for each in (*file.companions, file):
-        if (folder / each.path).is_file():
-            continue
         try:
-            _download(each, folder / each.path, on_progress)
-        except ProviderStop as error:
+            if not (folder / each.path).is_file():
+                _download(each, folder / each.path, on_progress)
+        except ProviderError as error:
             if not (each.is_optional and error.status == _NOT_FOUND):
-                raise
+                _failures[file.name] = error
+                return
 
 
 def cache_folder(local: Local, home: Path) -> Path:
