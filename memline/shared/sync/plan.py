@@ -51,6 +51,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     added: tuple[str, ...] = ()
+    #: Also what cannot be indexed (links, FIFOs …) and is not known as such yet.
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
@@ -59,13 +60,11 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     #: Could not be read last time, and look the same (or are folders that can be listed now): tried again,
     #: and not behind.
     again: tuple[str, ...] = ()
-    #: Things that cannot be indexed (links, FIFOs …) and that the ledger does not know as such yet.
-    refused: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
         """Count the files that the index is behind."""
-        return len(self.added) + len(self.changed) + len(self.removed) + len(self.refused)
+        return len(self.added) + len(self.changed) + len(self.removed)
 
     def to_read(self, *, force: bool = False, tails: bool = True) -> tuple[str, ...]:
         """Return the paths a chunk worker should read: those that changed in any way, with `force` all.
@@ -73,7 +72,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
         Without `tails` transcripts that grew only a little are left out.
         """
         growing = self.growing if tails or force else ()
-        changed = (*self.added, *self.changed, *growing, *self.removed, *self.again, *self.refused)
+        changed = (*self.added, *self.changed, *growing, *self.removed, *self.again)
         return (*changed, *self.unchanged) if force else changed
 
 
@@ -245,7 +244,7 @@ def compare(
 def _change_of(file: DiscoveredFile, recorded: LedgerEntry | None, chunking: str, growth: int) -> str:
     if file.problem is not None:
         is_recorded = recorded is not None and recorded.outcome == file.problem.outcome
-        return "unchanged" if is_recorded else "refused"
+        return "unchanged" if is_recorded else "changed"
     if recorded is None:
         return "added"
     is_cut_so = recorded.chunking == chunking
