@@ -178,7 +178,7 @@ class IndexWriter:
             known = jobs.by_token(connection, job) if job else None
             for row in rows:
                 if row.path in paths:
-                    chunks.add_full_text(connection, documents)
+                    chunks.write_full_text(connection, documents)
                     documents, paths = [], set()
                 paths.add(row.path)
                 change = chunks.apply_file(connection, row)
@@ -192,7 +192,7 @@ class IndexWriter:
                     observed[row.path] = row.observed_ns
                 kinds.append(change.kind)
                 documents += change.documents
-            chunks.add_full_text(connection, documents)
+            chunks.write_full_text(connection, documents)
             arrived = jobs.files_arrived(connection, observed)
         if arrived:
             # Without a provider, or when all its texts were cached, the last file is the end of a job.

@@ -103,7 +103,7 @@ def restore(agent: AgentSettings, path: Path) -> Restored:
         recorded = str(meta.get(source, meta.WORKSPACE, "") or "")
         # A workspace that is not here was moved, or is on another machine.
         is_ours = not Path(recorded).is_dir() or is_same(recorded, agent.workspace)
-        is_index = is_ours and not index.exists() and maintenance.put_in_place(source, index)
+        is_index = is_ours and not index.exists() and maintenance.copy_out(source, index, replaces=False)
         if is_index:
             count = vectors.count_ready(source)
             _put_accounts(path, agent)
@@ -120,7 +120,7 @@ def _put_accounts(path: Path, agent: AgentSettings) -> None:
     copy = _accounts_of(path)
     if not agent.account_path.exists() and copy.is_file():
         with maintenance.opened(copy, accounts.ACCOUNTS) as source:
-            maintenance.put_in_place(source, agent.account_path)
+            maintenance.copy_out(source, agent.account_path, replaces=False)
 
 
 def _accounts_of(backup: Path) -> Path:

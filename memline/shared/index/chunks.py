@@ -54,7 +54,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
     texts: dict[bytes, str] = {}
     #: Text hashes that no chunk of any file has any more.
     orphans: list[bytes] = []
-    #: What full text lacks until `add_full_text`.
+    #: What full text lacks until `write_full_text`.
     documents: list[Document] = []
 
 
@@ -64,7 +64,7 @@ def text_hash(text: str) -> bytes:
 
 
 def apply_file(connection: Connection, row: FileRow) -> FileChange:
-    """Make the index agree with `row`, inside the caller's transaction that ends with `add_full_text`.
+    """Make the index agree with `row`, inside the caller's transaction that ends with `write_full_text`.
 
     Safe twice, late and out of order: a row that was observed no later than the one in the ledger changes
     nothing, so the newest read of the file always stays.
@@ -112,7 +112,7 @@ def _replace_chunks(
         return {digest: chunk.text for digest, chunk in chunks}, [], []
     listed = "WHERE id IN (SELECT value FROM json_each(?))"
     rows = connection.execute(f"SELECT id, heading, text FROM chunks {listed}", (gone,))
-    _write_full_text(connection, [_document(row.path, *each) for each in rows], removes=True)
+    write_full_text(connection, [_document(row.path, *each) for each in rows], removes=True)
     connection.execute(f"DELETE FROM chunks {listed}", (gone,))
     change = "UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?"
     connection.executemany(change, moved)
@@ -168,7 +168,7 @@ def _replace_names(connection: Connection, file_id: int, row: FileRow) -> list[D
     """Store the names of a file and return their documents; a file without chunks has none."""
     query = "SELECT id, key, title FROM names WHERE file_id = ? ORDER BY id"
     names = _of_names(row.path, connection.execute(query, (file_id,)).fetchall())
-    _write_full_text(connection, names, removes=True)
+    write_full_text(connection, names, removes=True)
     connection.execute("DELETE FROM names WHERE file_id = ?", (file_id,))
     connection.executemany(
         "INSERT INTO names (file_id, key, title) VALUES (?, ?, ?)",
@@ -218,17 +218,12 @@ def _replace_tags_and_links(connection: Connection, file_id: int, row: FileRow) 
     )
 
 
-def add_full_text(connection: Connection, documents: Sequence[Document]) -> None:
-    """Put new documents into full text, last in the caller's transaction, and before a file comes again.
+def write_full_text(connection: Connection, documents: Sequence[Document], *, removes: bool = False) -> None:
+    """Add documents to full text, or remove them; FTS5 must be told what those were which it removes.
 
-    FTS5 writes what it has gathered before each statement that SQLite may have to undo alone: file by file
-    that took twice as long.
+    New ones are added last in the caller's transaction, and before a file comes again: FTS5 writes what it
+    has gathered before each statement that SQLite may have to undo alone; file by file took twice as long.
     """
-    _write_full_text(connection, documents, removes=False)
-
-
-def _write_full_text(connection: Connection, documents: Sequence[Document], *, removes: bool) -> None:
-    """Add or remove documents; FTS5 must be told what those were which it removes."""
     for table, columns in _COLUMNS.items():
         command, word = (f"{table}_fts, ", "'delete', ") if removes else ("", "")
         marks = ", ?" * len(columns.split())

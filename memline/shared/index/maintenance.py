@@ -41,6 +41,9 @@ def copy_out(source: Connection, target: Path, *, replaces: bool = True) -> bool
     target = Path(os.path.realpath(target))
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # SQLite would take the WAL of an index that was deleted for that of the new one.
+        for suffix in COMPANIONS if not (replaces or target.exists()) else ():
+            Path(f"{target}{suffix}").unlink(missing_ok=True)
         with tempfile.NamedTemporaryFile(
             dir=target.parent, prefix=f".{target.name}.", suffix=".part", delete=False
         ) as part:
@@ -58,15 +61,6 @@ def copy_out(source: Connection, target: Path, *, replaces: bool = True) -> bool
     except (OSError, library().Error) as error:
         raise IndexUnwritable(f"cannot write {target}: {error}") from error
     return True
-
-
-def put_in_place(source: Connection, target: Path) -> bool:
-    """Copy a database to a path where none is; False when there is one by then."""
-    if not target.exists():
-        # SQLite would take the WAL of an index that was deleted for that of the new one.
-        for suffix in COMPANIONS:
-            Path(f"{target}{suffix}").unlink(missing_ok=True)
-    return copy_out(source, target, replaces=False)
 
 
 @contextmanager
