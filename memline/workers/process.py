@@ -15,7 +15,7 @@ from memline.shared.config.installation import QueueAddress
 from memline.shared.logs import Log
 from memline.shared.queue import fleet_owner, redis_client
 from memline.shared.queue.broker import send
-from memline.shared.queue.fleet import fleet_at
+from memline.shared.queue.fleet_reader import fleet_at
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_broker import on_redis

@@ -14,7 +14,7 @@ from memline.shared.finding import OK, Finding, problem
 from memline.shared.findings.check import check_common, of_agent
 from memline.shared.index import driver
 from memline.shared.packages import lack
-from memline.shared.queue.fleet import fleet_at
+from memline.shared.queue.fleet_reader import fleet_at
 from memline.shared.words import counted
 
 

@@ -23,7 +23,8 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job
 from memline.shared.index.rows import LedgerEntry
 from memline.shared.index.vectors import Backlog
-from memline.shared.queue.fleet import Fleet, fleet_at
+from memline.shared.queue.fleet import Fleet
+from memline.shared.queue.fleet_reader import fleet_at
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import Refusal, ceiling_reached
 from memline.shared.scheduling.health import Health

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Container, Iterable
 from typing import Any
 
 import msgspec
 
-from memline.shared.config.installation import QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
-from memline.shared.finding import GOOD_FOR_S
 from memline.shared.queue.routes import needed_roles
 
 
@@ -111,25 +108,3 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         needed, served = needed_roles(agents), {role for worker in self.workers for role in worker.queues}
         queues = () if self.error else self.queues
         return tuple(each.name for each in queues if each.needs_worker(needed) and each.name not in served)
-
-
-#: What is known of each fleet and when it was read (monotonic seconds), and the clients that ask.
-_fleets: dict[QueueAddress, tuple[float, Fleet]] = {}
-_clients: dict[QueueAddress, Any] = {}
-
-
-def fleet_at(address: QueueAddress) -> Fleet:
-    """Return the state of a fleet, at most half a second old."""
-    # 90 ms, most of them redis, which only a fleet pays.
-    from memline.shared.queue import heartbeat, redis_client
-
-    read_at, fleet = _fleets.get(address, (0.0, Fleet()))
-    if not read_at or time.monotonic() - read_at >= GOOD_FOR_S:
-        try:
-            if address not in _clients:
-                _clients[address] = redis_client.client(address, looks=True)
-            fleet = heartbeat.read_fleet(_clients[address])
-        except QueueError as error:
-            fleet = Fleet(error=error)
-        _fleets[address] = (time.monotonic(), fleet)
-    return fleet

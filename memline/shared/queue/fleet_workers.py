@@ -10,7 +10,8 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
 from memline.shared.index.hold import holder_of
 from memline.shared.queue.broker import send
-from memline.shared.queue.fleet import Fleet, fleet_at
+from memline.shared.queue.fleet import Fleet
+from memline.shared.queue.fleet_reader import fleet_at
 from memline.shared.queue.messages import Sweep
 
 #: Seconds a queue may be without a worker before a command that waits for it gives up: a restart takes less.
