@@ -25,7 +25,6 @@ from memline.shared.index import (
     bits,
     chunks,
     identities,
-    jobs,
     ledger,
     meta,
     token_rows,
@@ -44,7 +43,7 @@ from memline.shared.index.driver import (
 )
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import health, leases, model_change
+from memline.shared.scheduling import health, jobs, leases, model_change
 from memline.shared.scheduling.budget import Budget, Charge
 from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.leases import Failure, Usage

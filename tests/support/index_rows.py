@@ -5,13 +5,13 @@ import time
 
 from memline.shared.config.schema import Batch
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import identities, jobs, vectors
+from memline.shared.index import identities, vectors
 from memline.shared.index.chunks import text_hash
 from memline.shared.index.driver import scalar
 from memline.shared.index.matrix import VectorMatrix
 from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import health, model_change
+from memline.shared.scheduling import health, jobs, model_change
 from memline.shared.scheduling.leases import Failure
 
 MODEL_A = Identity(provider="openai", model="a")

@@ -24,10 +24,9 @@ from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import BadRequest, QueueError
 from memline.shared.findings.facts import Facts
 from memline.shared.findings.work import RESUME
-from memline.shared.index import batches, driver, identities, jobs, meta
+from memline.shared.index import batches, driver, identities, meta
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import Batch
-from memline.shared.index.jobs import Job
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import dead_letters
 from memline.shared.queue.broker import send
@@ -36,7 +35,8 @@ from memline.shared.queue.fleet_workers import wake
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.redis_limits import RedisLimits
-from memline.shared.scheduling import health, model_change
+from memline.shared.scheduling import health, jobs, model_change
+from memline.shared.scheduling.jobs import Job
 from memline.shared.scheduling.limits import FileLimits
 from memline.shared.sync.plan import plan_of
 from memline.shared.words import counted

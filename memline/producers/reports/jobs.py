@@ -16,9 +16,10 @@ from memline.shared.errors import JobUnknown
 from memline.shared.finding import worst
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts, sending
-from memline.shared.index import batches, driver, identities, jobs, meta
+from memline.shared.index import batches, driver, identities, meta
 from memline.shared.index.batches import Batch
-from memline.shared.index.jobs import Job, Left
+from memline.shared.scheduling import jobs
+from memline.shared.scheduling.jobs import Job, Left
 from memline.shared.words import counted, share, span
 
 #: Characters of a batch's id that are shown in a list; any beginning that fits one batch names it.

@@ -22,9 +22,9 @@ from memline.producers.reports.state import AgentState, State, StateReader
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError
-from memline.shared.index import jobs
 from memline.shared.logs import Log
 from memline.shared.queue.fleet import Fleet
+from memline.shared.scheduling import jobs
 
 #: Name without the prefix -> what it is. All are gauges.
 METRICS: dict[str, str] = tomllib.loads((Path(__file__).parent / "metrics.toml").read_text("utf-8"))

@@ -25,11 +25,11 @@ from memline.shared.finding import Finding, note, problem
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.findings.place import unread_notes
-from memline.shared.index import batches, chunks, identities, jobs, ledger, meta, vectors
+from memline.shared.index import batches, chunks, identities, ledger, meta, vectors
 from memline.shared.index.driver import faults, file_id, open_reader, snapshot
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import leases, model_change
+from memline.shared.scheduling import jobs, leases, model_change
 from memline.shared.sync.plan import Plan
 from memline.shared.sync.staleness import DiskState
 from memline.shared.words import counted

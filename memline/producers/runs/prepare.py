@@ -11,11 +11,10 @@ from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose, choose_fallback
 from memline.shared.errors import IndexCorrupt
-from memline.shared.index import jobs
 from memline.shared.index.driver import transaction
 from memline.shared.index.maintenance import move_aside
 from memline.shared.index_writer import IndexWriter, rescue
-from memline.shared.scheduling import model_change
+from memline.shared.scheduling import jobs, model_change
 from memline.shared.sync.plan import Plan, make_plan
 
 

@@ -17,12 +17,13 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexCorrupt, MemlineError, QueueError
-from memline.shared.index import driver, jobs, ledger
+from memline.shared.index import driver, ledger
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.broker import send
 from memline.shared.queue.feed import AHEAD_FILES, enqueue_files
 from memline.shared.queue.messages import Sweep
+from memline.shared.scheduling import jobs
 from memline.shared.sessions.transcripts import Transcripts, transcripts_of
 from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript
 from memline.shared.sources.safe_open import FileRefused

@@ -13,12 +13,12 @@ from sqlite3 import Connection
 import msgspec
 
 from memline.shared.config.schema import Batch as BatchSettings
-from memline.shared.index import batches, jobs, vectors
+from memline.shared.index import batches, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import FAILURES, Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.identities import IdentityRow
-from memline.shared.scheduling import health
+from memline.shared.scheduling import health, jobs
 from memline.shared.scheduling.budget import BATCH, Budget, Charge
 
 #: The largest job: OpenAI's own caps. Voyage takes twice the rows and Gemini ten times the bytes, but a job

@@ -16,18 +16,18 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.errors import IndexFault
 from memline.shared.finding import PROBLEM, Finding, problem, warning
-from memline.shared.index import batches, driver, hold, identities, jobs, ledger, meta, vectors
+from memline.shared.index import batches, driver, hold, identities, ledger, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.batches import Batch
 from memline.shared.index.identities import IdentityRow
-from memline.shared.index.jobs import Job
 from memline.shared.index.rows import LedgerEntry
 from memline.shared.index.vectors import Backlog
 from memline.shared.queue.fleet import Fleet
 from memline.shared.queue.fleet_reader import fleet_at
-from memline.shared.scheduling import health
+from memline.shared.scheduling import health, jobs
 from memline.shared.scheduling.budget import Refusal, ceiling_reached
 from memline.shared.scheduling.health import Health
+from memline.shared.scheduling.jobs import Job
 from memline.shared.sync.model_state import ModelState, model_state
 from memline.shared.sync.plan import Plan
 from memline.shared.sync.staleness import DiskState

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from memline.shared.embedders.choice import NONE
 from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding, note, problem, warning
 from memline.shared.findings.facts import Facts, sending
-from memline.shared.index import jobs
 from memline.shared.index.batches import Batch
 from memline.shared.providers import LOCAL
-from memline.shared.scheduling import health
+from memline.shared.scheduling import health, jobs
 from memline.shared.words import because, counted, span
 
 #: Seconds of a rate limit above which an operator should know.

@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterable
 from sqlite3 import Connection
 
-from memline.shared.index import jobs
 from memline.shared.queue.broker import send
 from memline.shared.queue.messages import ChunkFiles
+from memline.shared.scheduling import jobs
 from memline.shared.sources.paths import source_of
 
 #: Paths in one message: enough to make messages cheap, few enough to spread over workers. Each is a

@@ -19,14 +19,14 @@ import msgspec
 from msgspec.structs import replace
 
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import batches, identities, jobs, meta, vectors
+from memline.shared.index import batches, identities, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import json_ids, scalar, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import LearnedCaps, TextRow, VectorRow
 from memline.shared.index.vectors import TEXT_ATTEMPTS
 from memline.shared.providers import PROVIDERS, RequestCaps
-from memline.shared.scheduling import health
+from memline.shared.scheduling import health, jobs
 from memline.shared.scheduling.budget import Budget, Charge, day_of
 from memline.shared.scheduling.health import Health
 

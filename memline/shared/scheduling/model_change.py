@@ -25,12 +25,12 @@ from msgspec.structs import replace
 
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import batches, identities, jobs, meta, vectors
+from memline.shared.index import batches, identities, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import in_slices, scalar, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import SLICE_ROWS
-from memline.shared.scheduling import health
+from memline.shared.scheduling import health, jobs
 from memline.shared.sources.tokens import estimate_tokens
 
 #: Share of the texts that may have failed under a new model for search to switch to it all the same.

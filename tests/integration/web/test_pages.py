@@ -11,9 +11,9 @@ import pytest
 from memline.producers.api.arguments import input_schema
 from memline.producers.web import dashboard, pages
 from memline.producers.web.rendering import path_of
-from memline.shared.index import jobs
 from memline.shared.index.driver import reading
 from memline.shared.index_writer import IndexWriter
+from memline.shared.scheduling import jobs
 from tests.support.browser import text_of
 from tests.support.index_rows import MODEL_A, add_batch, fail_all, file_row, make_job, retarget
 from tests.support.redis_server import RedisServer

@@ -12,9 +12,9 @@ from memline.shared.config.installation import Ceilings
 from memline.shared.config.schema import Batch as Settings
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.http import HttpClient
-from memline.shared.index import batches, identities, jobs
+from memline.shared.index import batches, identities
 from memline.shared.index.vectors import Backlog
-from memline.shared.scheduling import health
+from memline.shared.scheduling import health, jobs
 from memline.shared.scheduling.budget import spent
 from tests.support.embedding_server import EmbeddingServer, GeminiServer, VoyageServer
 from tests.support.index_rows import backlog, file_row, make_job, retarget

@@ -7,8 +7,9 @@ from contextlib import closing
 import pytest
 
 from memline.producers.cli import run
-from memline.shared.index import batches, driver, jobs
+from memline.shared.index import batches, driver
 from memline.shared.index_writer import IndexWriter
+from memline.shared.scheduling import jobs
 from tests.support.index_rows import MODEL_A, add_batch, file_row, make_job, retarget
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"})

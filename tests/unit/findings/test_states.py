@@ -26,10 +26,10 @@ from memline.shared.finding import NOTE, PROBLEM, WARNING
 from memline.shared.findings import check, facts
 from memline.shared.findings.check import check_common, of_fault
 from memline.shared.findings.facts import Stop
-from memline.shared.index import jobs, meta
+from memline.shared.index import meta
 from memline.shared.index.hold import hold
 from memline.shared.queue import fleet, fleet_reader
-from memline.shared.scheduling import health
+from memline.shared.scheduling import health, jobs
 from memline.shared.scheduling.health import Health
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.index_rows import (

@@ -4,9 +4,9 @@ from contextlib import closing
 
 import pytest
 
-from memline.shared.index import jobs
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import feed
+from memline.shared.scheduling import jobs
 from tests.support.index_rows import file_row
 
 pytestmark = pytest.mark.usefixtures("place")

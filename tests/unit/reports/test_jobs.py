@@ -8,9 +8,9 @@ import pytest
 
 from memline.producers.reports.jobs import listed, named
 from memline.shared.errors import JobUnknown
-from memline.shared.index import jobs, meta
+from memline.shared.index import meta
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import health
+from memline.shared.scheduling import health, jobs
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all, make_job, retarget
 
 

@@ -8,11 +8,11 @@ import pytest
 from memline.producers.reports.metrics import METRICS, PREFIX, FleetCollector, page
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
-from memline.shared.index import jobs
 from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import fleet, heartbeat
 from memline.shared.queue.fleet import Fleet, QueueDepth, WorkerInfo
+from memline.shared.scheduling import jobs
 from tests.support.index_rows import answer, cancel_backfill, lease_all, make_job, retarget
 from tests.support.workspace import remote
 

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from memline.shared.embedders.choice import Choice
-from memline.shared.index import identities, jobs, vectors
+from memline.shared.index import identities, vectors
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import model_change
+from memline.shared.scheduling import jobs, model_change
 from tests.support.index_rows import (
     CAPS,
     MODEL_A,

@@ -5,7 +5,8 @@ import pytest
 from memline.producers.watching import follow as follow_module
 from memline.producers.watching.follow import Follower
 from memline.shared.errors import QueueError
-from memline.shared.index import driver, jobs
+from memline.shared.index import driver
+from memline.shared.scheduling import jobs
 from tests.support.clock import ManualClock
 from tests.support.transcripts import opening, said, sessions_folder, talk
 

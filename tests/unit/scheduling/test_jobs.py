@@ -2,9 +2,10 @@
 
 import pytest
 
-from memline.shared.index import jobs, vectors
-from memline.shared.index.jobs import Left
+from memline.shared.index import vectors
 from memline.shared.index.vectors import Backlog
+from memline.shared.scheduling import jobs
+from memline.shared.scheduling.jobs import Left
 from tests.support.index_rows import (
     MODEL_A,
     answer,
