@@ -22,7 +22,7 @@ from memline.shared.sources.tokens import has_dense, weighted_length
 
 #: Chunks among which passages are made, one window after another; fixed, so that fewer hits are a prefix of
 #: more.
-WINDOW = 20
+WINDOW = 30
 
 #: Share of a neighbour's new lines that must fit into the passage; what does not fit is left out.
 MOST_OF = 0.5

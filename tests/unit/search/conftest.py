@@ -7,7 +7,7 @@ import pytest
 from memline.shared.config.schema import Query
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.protocol import LateVector
-from memline.shared.index import identities, token_rows
+from memline.shared.index import identities
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.search.request import SearchRequest
@@ -55,29 +55,18 @@ class Notes:
             )
         )
 
-    def embed(self):
-        """Give every text its vector."""
+    def embed(self, *, has_tokens=False):
+        """Give every text its vector, and those of its tokens."""
         retarget(self.writer, self.embedder.identity)
         while requests := self.writer.lease(self.embedder.caps, credits=8, only_full=False):
             for request in requests:
                 found = self.embedder.embed_documents([row.text for row in request.texts])
                 rows = [
-                    VectorRow(hash=row.hash, vector=vector)
+                    VectorRow(hash=row.hash, vector=vector, tokens=tokens_of(row.text) if has_tokens else b"")
                     for row, vector in zip(request.texts, found, strict=True)
                 ]
                 self.writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
         self.active = identities.active(self.writer.connection)
-
-    def give_tokens(self, *paths):
-        """Give the texts of these files token vectors: one direction a word, whatever its case."""
-        marks = ",".join("?" * len(paths))
-        rows = self.writer.connection.execute(
-            "SELECT vectors.id, identity_id, chunks.text FROM vectors JOIN chunks USING (text_hash)"
-            f" JOIN files ON files.id = chunks.file_id WHERE files.path IN ({marks})",
-            paths,
-        )
-        for vector_id, identity_id, text in rows.fetchall():
-            token_rows.store(self.writer.connection, identity_id, [(vector_id, tokens_of(text))])
 
     def question(self, text):
         return self.embedder.embed_query(text, timeout_s=1)

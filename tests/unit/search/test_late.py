@@ -63,8 +63,7 @@ def test_the_note_that_holds_the_words_together_comes_first(notes, index):
     filler = "Birds sing in the garden. " * 13
     notes.add("a.md", f"The boiler is old. {filler}Nothing about a valve or the pressure.")
     notes.add("b.md", f"The valve of the boiler lost pressure. {filler}")
-    notes.embed()
-    notes.give_tokens("a.md", "b.md")
+    notes.embed(has_tokens=True)
     question = "boiler valve pressure"
 
     together, scattered = ask(index, question, explain=True, embedder=notes.vector_with_tokens).hits

@@ -2,17 +2,18 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from memline.shared.search.request import SearchRequest, day_bounds, files_within, from_workspace
+from memline.shared.search.request import SearchRequest, day_bounds, from_workspace
+from tests.support.clock import ManualClock
+from tests.unit.search.conftest import ask
 
 ALL = ("MEMORY.md", "memory/2026-02-10.md", "memory/work/2026-01-05-plan.md", "sessions/a.jsonl")
 NOW = datetime(2026, 2, 28, tzinfo=UTC).timestamp()
 
 
 def passing(notes, index, **options):
-    request = SearchRequest(query="x", **options)
-    with index.snapshot() as connection:
-        ids = set(files_within(connection, request, day_bounds(request, NOW)))
-        return {path for row_id, path in connection.execute("SELECT id, path FROM files") if row_id in ids}
+    """The files of the notes that are searched: all say the same."""
+    hits = ask(index, "x", clock=ManualClock(NOW), **options).hits
+    return {path for hit in hits for path in (hit.path, *hit.also_in)}
 
 
 @pytest.fixture

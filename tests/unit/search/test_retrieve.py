@@ -143,8 +143,7 @@ def test_explain_has_terms_sum_cosine_late_and_rank(notes, index):
 def test_a_note_whose_vector_is_still_to_come_is_in_its_place(question, notes, index):
     for number in range(12):
         notes.add(f"memory/{number}.md", f"Kestrels hunt above field {number}, and nest far away.")
-    notes.embed()
-    notes.give_tokens(*(f"memory/{number}.md" for number in range(12)))
+    notes.embed(has_tokens=True)
     notes.add("memory/new.md", "Kestrels nest in the old barn.")
 
     best, *_ = ask(index, question, explain=True, embedder=notes.vector_with_tokens).hits

@@ -1,8 +1,9 @@
 import pytest
 
-from memline.shared.config.schema import Query
+from memline.shared.config.schema import Hybrid, Query
 from memline.shared.index import driver
-from tests.unit.search.conftest import ask
+from memline.shared.search import service
+from tests.unit.search.conftest import ask, paths
 
 WORDS = ["redis", "timeout", "garden", "kestrel", "bread", "flour"]
 WORDS += ["invoice", "train", "ticket", "battery", "solar", "violin"]
@@ -47,15 +48,13 @@ def test_both_backends_give_the_same_hits(filled, opened, question, options):
 
 @needs_vec
 @pytest.mark.parametrize("long_lived", [False, True])
-def test_a_filter_comes_before_the_best_are_chosen(filled, opened, long_lived):
+def test_a_filter_comes_before_the_best_are_chosen(filled, opened, monkeypatch, long_lived):
+    monkeypatch.setattr(service, "POOL_STEP", 1)
+    by_meaning = Query(min_score=0.0, hybrid=Hybrid(enabled=False))
+    options = {"max_results": 5, "settings": by_meaning, "embedder": filled.vector}
     index = opened(long_lived=long_lived)
-    active = filled.active
 
-    with index.snapshot() as connection:
-        ids = [row[0] for row in connection.execute("SELECT id FROM files WHERE path LIKE '%/home/%'")]
-        backend = index.comparison(active, filled.question("redis"))
-        everywhere = backend.top(5, None)
-        at_home = backend.top(5, str(ids))
+    everywhere, at_home = (paths(index, "redis", path=path, **options) for path in ("", "memory/home/**"))
 
-    assert len(at_home) == 5
-    assert {found[0] for found in at_home} != {found[0] for found in everywhere}
+    assert len(everywhere) == len(at_home) == 5
+    assert {*everywhere} != {*at_home}
