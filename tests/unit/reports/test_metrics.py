@@ -10,7 +10,7 @@ from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
 from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue import fleet, heartbeat
+from memline.shared.queue import fleet_reader, heartbeat
 from memline.shared.queue.fleet import Fleet, QueueDepth, WorkerInfo
 from memline.shared.scheduling import jobs
 from tests.support.index_rows import answer, cancel_backfill, lease_all, make_job, retarget
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 def place(place, monkeypatch):
     """A workspace of a fleet: its Redis is not asked here."""
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
-    monkeypatch.setattr(fleet, "GOOD_FOR_S", 0.0)
+    monkeypatch.setattr(fleet_reader, "GOOD_FOR_S", 0.0)
     monkeypatch.setattr(heartbeat, "read_fleet", lambda *_: FLEET)
     place.configure(**remote("http://127.0.0.1:9/v1"))
     return place
