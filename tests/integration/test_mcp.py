@@ -134,4 +134,3 @@ def test_all_is_answered_before_the_end_and_nothing_else_is_on_standard_output(n
     assert answers[3]["error"]["code"] == -32601 and answers["seven"]["result"] == {}
     assert "error" in answers[4]
     assert all(answers[number]["result"]["structuredContent"]["results"] for number in (5, 6))
-    assert "😀" in answers[6]["result"]["structuredContent"]["missing"]

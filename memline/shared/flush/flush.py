@@ -20,6 +20,7 @@ from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings, Compaction, ProviderEntry
 from memline.shared.embedders.endpoint import Endpoint, normal_url
 from memline.shared.embedders.http import HttpClient
+from memline.shared.embedders.protocol import counted_call
 from memline.shared.errors import (
     ConfigError,
     MemlineError,
@@ -107,7 +108,8 @@ def _ask_model(settings: AgentSettings, turns: list[str], now: datetime, *, is_c
     try:
         # Not retried blindly: a request that was received is paid for.
         body = {"model": model, "messages": messages}
-        reply = client.call("POST", "/chat/completions", body=body, what=WHAT, once=True)
+        with counted_call(1):
+            reply = client.call("POST", "/chat/completions", body=body, what=WHAT)
         return kept(_content(client.json(reply)))
     except ProviderError as error:
         if "memorySearch" in error.hint:
