@@ -53,7 +53,6 @@ _OPTIONAL = {
     "lookedAt": "polled_at",
     "closedAt": "closed_at",
     "deadline": "deadline",
-    "cancelAsked": "cancel_requested_at",
     "cancelReason": "cancel_reason",
     "error": "error",
     "action": "action",
@@ -201,7 +200,7 @@ def _report_batch(facts: Facts, batch: Batch) -> dict[str, Any]:
     row = identities.by_id(facts.index, batch.identity_id)
     findings = [each for each in check(facts) if each.subject == batch.token] if batch.is_open else []
     progress = batch.outcome or _NEXT.get(batch.state, batch.state)
-    if batch.cancel_requested_at and not batch.outcome:
+    if batch.cancel_reason and not batch.outcome:
         progress += ", to be cancelled"
     return {
         "agentId": facts.agent,

@@ -43,9 +43,6 @@ POLL_S = 0.05
 #: Of the time, one part in so many is spent on reading them at most: in a large index that is not free.
 SHARE = 20
 
-#: Page cache of a run in KiB: it counts rows, in an index that has changed since it counted last.
-CACHE_KIB = 2_048
-
 #: Seconds for which a run that sees no way on waits for another process: a request is counted a moment before
 #: its lease is seen, and to name another model or a fallback takes longer.
 SETTLE_S = 0.2
@@ -120,7 +117,7 @@ class IndexRun:
         # The processes of a fleet embed, whatever this one could.
         self._is_embedding = bool(settings.queue.url) or plan.choice.identity is not None
         self._file_id = file_id(agent.index_path)
-        self._reader = open_reader(agent.index_path, cache_kib=CACHE_KIB)
+        self._reader = open_reader(agent.index_path)
         #: The seconds without a change that end the run: longer than any request may last.
         self._stalled_s = max(STALLED_S, leases.lease_s(agent.memory.remote.timeout_seconds))
         self._is_stalled = False

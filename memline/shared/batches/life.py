@@ -129,7 +129,7 @@ class Life(msgspec.Struct, kw_only=True):
     def _submitted(self, batch: Batch, wire: OpenAI) -> bool:
         now = self.clock.now()
         if now >= batch.deadline and not batch.cancel_reason:
-            return self._record(cancel_requested_at=now, cancel_reason=_TOO_LONG)
+            return self._record(cancel_reason=_TOO_LONG)
         if batch.cancel_reason and not batch.cancelled_at:
             wire.cancel(batch.job_id)
             self._record(cancelled_at=now, deadline=now + GIVE_UP_S)

@@ -130,5 +130,5 @@ def failed_since(connection: Connection, identity_id: int, since: float) -> Batc
 
 def _was_polled(batch: Batch, since: float) -> bool:
     """Tell whether the provider has it, is working on it and has been told what there is to tell."""
-    is_told = bool(batch.cancelled_at) or not batch.cancel_requested_at
+    is_told = bool(batch.cancelled_at) or not batch.cancel_reason
     return batch.state == "submitted" and is_told and max(batch.submitted_at, batch.polled_at) >= since

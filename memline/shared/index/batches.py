@@ -60,7 +60,7 @@ class Batch(msgspec.Struct, frozen=True):
     deadline: float
     #: Times in a row that its present step failed.
     attempts: int
-    cancel_requested_at: float
+    #: Why it is to be cancelled; empty when it is not.
     cancel_reason: str
     cancelled_at: float
 
@@ -130,12 +130,11 @@ def poll_now(connection: Connection, now: float) -> None:
 def request_cancel(connection: Connection, token: str, *, reason: str, now: float) -> bool:
     """Ask the batch worker to cancel a batch; False when it is finished, or its rows are being stored."""
     asked = connection.execute(
-        "UPDATE batches SET cancel_requested_at = iif(cancel_requested_at, cancel_requested_at, ?),"
-        " cancel_reason = iif(cancel_requested_at, cancel_reason, ?), due = min(due, ?)"
+        "UPDATE batches SET cancel_reason = iif(cancel_reason = '', ?, cancel_reason), due = min(due, ?)"
         " WHERE token = ? AND (state IN ('intent', 'uploaded', 'submitted')"
         # The results cannot be fetched: the operator need not wait for them.
         " OR (state = 'collecting' AND attempts > 0))",
-        (now, reason, now, token),
+        (reason, now, token),
     )
     return bool(asked.rowcount)
 

@@ -15,7 +15,6 @@ from operator import mul
 from sqlite3 import Connection
 
 from memline.shared.index.driver import scalar, transaction
-from memline.shared.packages import lack
 
 #: Bytes of vectors up to which all are compared exactly: 20,000 of 1,536 dimensions.
 FEW_BYTES = 120_000_000
@@ -27,8 +26,8 @@ NEAREST, NEAREST_BITS = 2_000, 2_400_000
 #: Vectors that the centre is the mean of, and that are read at a time.
 SLICE_ROWS = 1_000
 
-_READY = "FROM vectors WHERE identity_id = ? AND active {} AND state = 'ready'"
-_PUT = "INSERT OR REPLACE INTO vector_bits (vector_id, identity_id, bits) VALUES (?, ?, ?)"
+# By the index of states, which begins so.
+_READY = "FROM vectors WHERE identity_id = ? AND active IN (0, 1) AND state = 'ready'"
 
 
 def depth(dims: int, limit: int) -> int:
@@ -47,7 +46,8 @@ def store(connection: Connection, identity_id: int, rows: Sequence[tuple[int, by
     if rows and (centre := centre_of(connection, identity_id)):
         reference = array("f", centre)
         bits = ((row_id, identity_id, _bits(array("f", vector), reference)) for row_id, vector in rows)
-        connection.executemany(_PUT, bits)
+        put = "INSERT OR REPLACE INTO vector_bits (vector_id, identity_id, bits) VALUES (?, ?, ?)"
+        connection.executemany(put, bits)
 
 
 def make(connection: Connection, identity_id: int, dims: int, few_bytes: int = FEW_BYTES) -> None:
@@ -56,29 +56,21 @@ def make(connection: Connection, identity_id: int, dims: int, few_bytes: int = F
     In one transaction, once in the life of an identity (2 s for 30,000 vectors of 1,536), so that each vector
     of one with a centre has bits.
     """
-    many = f"SELECT 1 {_READY.format('= 1')} LIMIT 1 OFFSET ?"
-    if centre_of(connection, identity_id) is not None:
+    many = f"SELECT 1 {_READY} AND active = 1 LIMIT 1 OFFSET ?"
+    if centre_of(connection, identity_id) or not scalar(
+        connection, many, identity_id, few_bytes // (4 * dims)
+    ):
         return
-    if scalar(connection, many, identity_id, few_bytes // (4 * dims)) is None or lack("numpy"):
-        return
-    # 110 ms, for those who have so many alone.
-    import numpy as np
-
     with transaction(connection):
-        centre = None
         # Cached ones as well: a chunk may need them again.
-        rows = connection.execute(f"SELECT id, embedding {_READY.format('IN (0, 1)')}", (identity_id,))
-        while some := rows.fetchmany(SLICE_ROWS):
-            vectors = np.frombuffer(b"".join(vector for _, vector in some), "<f4").reshape(-1, dims)
-            if centre is None:
-                centre = vectors.mean(axis=0).astype("<f4")
-                change = "UPDATE identities SET centre = ? WHERE id = ?"
-                connection.execute(change, (centre.tobytes(), identity_id))
-            bits = np.packbits(vectors > centre, axis=1)
-            connection.executemany(
-                _PUT,
-                ((row_id, identity_id, each.tobytes()) for each, (row_id, _) in zip(bits, some, strict=True)),
-            )
+        rows = connection.execute(f"SELECT id, embedding {_READY}", (identity_id,))
+        some = rows.fetchmany(SLICE_ROWS)
+        columns = zip(*(array("f", vector) for _, vector in some), strict=True)
+        centre = array("f", (sum(column) / len(column) for column in columns)).tobytes()
+        connection.execute("UPDATE identities SET centre = ? WHERE id = ?", (centre, identity_id))
+        while some:
+            store(connection, identity_id, some)
+            some = rows.fetchmany(SLICE_ROWS)
 
 
 def of_question(question: bytes, centre: bytes) -> bytes:

@@ -189,7 +189,6 @@ CREATE TABLE IF NOT EXISTS batches (
     due REAL NOT NULL DEFAULT 0,
     deadline REAL NOT NULL DEFAULT 0,
     attempts INTEGER NOT NULL DEFAULT 0,
-    cancel_requested_at REAL NOT NULL DEFAULT 0,
     cancel_reason TEXT NOT NULL DEFAULT '',
     cancelled_at REAL NOT NULL DEFAULT 0
 ) STRICT;

@@ -23,9 +23,6 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.packages import lack
 from memline.shared.search.matches import Matches
 
-#: Page cache of a search in KiB, at most: with 16,384 a server took 14 MB more and 2 % less of the time.
-CACHE_KIB = 6_144
-
 #: Ids with their cosines, the best first.
 Scored = list[tuple[int, float]]
 
@@ -159,7 +156,7 @@ class SearchIndex:
             self.close()
         if self._connection is None:
             self._file_id = driver.file_id(self.path)
-            self._connection = driver.open_reader(self.path, cache_kib=CACHE_KIB)
+            self._connection = driver.open_reader(self.path)
             self._opens += 1
             self.matches = Matches(self._connection)
         return self._connection
