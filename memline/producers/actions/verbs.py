@@ -122,8 +122,6 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
         line = f"{agent}: job {job} reads {files}"
         if each["underWay"]:
             line = f"{agent}: the same reindex is under way, job {job}; it has {files} to read"
-        if each["takenUp"]:
-            line += f", {counted(each['takenUp'], 'cancelled text', 'are')} pending again"
         lines += [f"{line}.", f"  memline jobs show {job} says how far it is."]
         if each["missing"]:
             notes.append(f"{agent}: no worker does it yet (try: memline worker {' '.join(each['missing'])})")
@@ -137,7 +135,7 @@ def _reindex(asker: Asker, settings: AgentSettings, *, force: bool) -> dict[str,
     plan = plan_of(settings)
     files = plan.files(force=force)
     with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, _):
-        taken_up = jobs.take_up(connection)
+        jobs.take_up(connection)
         # The same reindex is one job, unless a file was saved since it was asked for.
         new = plan.outside_jobs(files, jobs.waiting_files(connection))
         equal = (each for each in jobs.open_jobs(connection) if not new and _is_equal(each, force))
@@ -152,7 +150,6 @@ def _reindex(asker: Asker, settings: AgentSettings, *, force: bool) -> dict[str,
         "id": job.token,
         "files": len(files),
         "underWay": is_under_way,
-        "takenUp": taken_up,
         "missing": list(fleet_at(url).missing([settings])),
     }
 

@@ -149,11 +149,11 @@ def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
     wanted = {job.id: job for job in rows}
     for job in sorted({**wanted, **{job.id: job for job in opened}}.values(), key=lambda job: job.id):
         one, eta_s = left.get(job.id, Left()), None
-        texts = job.texts_done + one.texts + one.failed
+        texts, read = job.texts_done + one.texts + one.failed, job.files - one.files
         # By the files that were read so far; None before the first one.
         expected: int | None = texts
         if one.files:
-            expected = round(texts * job.files / job.files_done) if job.files_done else None
+            expected = round(texts * job.files / read) if read else None
         if job.state == jobs.RUNNING:
             ahead += max((expected or 0) - job.texts_done - one.failed, one.texts)
             # Unknown before its first file is read, and while no vector comes.
@@ -161,7 +161,7 @@ def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
             mine = [each for each in findings if stop and each.code == stop.code and one.texts]
         else:
             mine = [each for each in findings if (each.code, each.subject) == ("job_paused", job.token)]
-        files = f"{share(job.files_done, job.files, 'file')} read, " if job.files else ""
+        files = f"{share(read, job.files, 'file')} read, " if job.files else ""
         progress = f"{files}{share(job.texts_done, texts, 'text')} embedded"
         progress += f", total about {expected:,}" if expected and expected > texts else ""
         progress += f", {one.failed:,} failed" if one.failed else ""
@@ -177,7 +177,7 @@ def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
             "createdAt": job.created_ns / 1e9,
             "endedAt": job.ended_at or None,
             "state": job.state,
-            "files": {"done": job.files_done, "total": job.files},
+            "files": {"done": read, "total": job.files},
             "texts": {
                 "done": job.texts_done,
                 "left": one.texts,

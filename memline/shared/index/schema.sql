@@ -207,7 +207,6 @@ CREATE TABLE IF NOT EXISTS jobs (
     created_ns INTEGER NOT NULL,
     ended_at REAL NOT NULL DEFAULT 0,
     files INTEGER NOT NULL DEFAULT 0,
-    files_done INTEGER NOT NULL DEFAULT 0,
     -- Of vectors that were stored for it; what is left is counted in `vectors`.
     texts_done INTEGER NOT NULL DEFAULT 0,
     -- The identity that all texts are embedded with, of a change of the model.

@@ -16,7 +16,6 @@ All functions but `finish_settled` run inside the caller's transaction.
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from sqlite3 import Connection
 
@@ -45,13 +44,13 @@ class Job(msgspec.Struct, frozen=True):
     force: int
     created_ns: int
     ended_at: float
+    #: Files that it was made for, and vectors that were stored for it.
     files: int
-    files_done: int
     texts_done: int
     identity_id: int | None
 
 
-class Left(msgspec.Struct, frozen=True, kw_only=True):
+class Left(msgspec.Struct, frozen=True):
     """What a job has not done yet."""
 
     files: int = 0
@@ -60,14 +59,20 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
 
 
-#: The texts that jobs wait for, by the index of states alone: there may be a million.
-_UNSETTLED = (
-    "vectors.identity_id IN (SELECT identities.id FROM identities) AND active = 1"
-    " AND vectors.state IN ('wanted', 'leased')"
+#: To be followed by a state and a job: then the index of states alone answers, and there may be a million.
+_TEXTS = (
+    "vectors WHERE vectors.identity_id IN (SELECT identities.id FROM identities)"
+    " AND active = 1 AND vectors.state"
 )
-_HAS_TEXTS = f"EXISTS (SELECT 1 FROM vectors WHERE {_UNSETTLED} AND vectors.job = jobs.id)"
+_UNSETTLED = f"{_TEXTS} IN ('wanted', 'leased') AND vectors.job = jobs.id"
+_HAS_TEXTS = f"EXISTS (SELECT 1 FROM {_UNSETTLED})"
 _HAS_FILES = "EXISTS (SELECT 1 FROM job_files WHERE job = jobs.id)"
 _SETTLED = f"jobs.state = 'running' AND NOT {_HAS_FILES} AND NOT {_HAS_TEXTS}"
+_LEFT = (
+    "SELECT id, (SELECT count(*) FROM job_files WHERE job = jobs.id),"
+    f" (SELECT count(*) FROM {_UNSETTLED}),"
+    f" (SELECT count(*) FROM {_TEXTS} = 'failed' AND vectors.job = jobs.id) FROM jobs"
+)
 
 
 def create(
@@ -111,20 +116,8 @@ def by_token(connection: Connection, token: str) -> Job | None:
 
 
 def left(connection: Connection) -> dict[int, Left]:
-    """Return what each job has not done yet, by its id; jobs with nothing left are not in it."""
-    counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
-    for job, files in connection.execute("SELECT job, count(*) FROM job_files GROUP BY job"):
-        counts[job]["files"] = files
-    rows = connection.execute(
-        "SELECT job, state, count(*) FROM vectors"
-        " WHERE identity_id IN (SELECT id FROM identities) AND active = 1"
-        " AND state IN ('wanted', 'leased', 'failed') AND job > 0"
-        # In the order of the index, or a million rows are sorted.
-        " GROUP BY identity_id, active, state, job"
-    )
-    for job, state, texts in rows:
-        counts[job]["failed" if state == "failed" else "texts"] += texts
-    return {job: Left(**of_job) for job, of_job in counts.items()}
+    """Return what each job has not done yet, by its id."""
+    return {job: Left(*counts) for job, *counts in connection.execute(_LEFT)}
 
 
 def waiting_files(connection: Connection) -> dict[str, int]:
@@ -155,16 +148,8 @@ def files_of(connection: Connection, job_id: int, count: int = -1) -> list[tuple
 
 def files_arrived(connection: Connection, observed: Mapping[str, int]) -> bool:
     """Note that files were read to their end: path -> when (ns); tells whether a job waited for one."""
-    query = (
-        "DELETE FROM job_files WHERE path = ? AND job IN"
-        " (SELECT id FROM jobs WHERE ended_at = 0 AND created_ns <= ?) RETURNING job"
-    )
-    arrived = Counter(
-        job for file in observed.items() for (job,) in connection.execute(query, file).fetchall()
-    )
-    change = "UPDATE jobs SET files_done = files_done + ? WHERE id = ?"
-    connection.executemany(change, [(count, job) for job, count in arrived.items()])
-    return bool(arrived)
+    query = "DELETE FROM job_files WHERE path = ? AND job IN (SELECT id FROM jobs WHERE created_ns <= ?)"
+    return connection.executemany(query, observed.items()).rowcount > 0
 
 
 def add_done(connection: Connection, done: Mapping[int, int]) -> None:
@@ -214,30 +199,21 @@ def change(connection: Connection, job: Job, state: str) -> bool:
 def cancel(connection: Connection, job: Job, now: float) -> tuple[int, int] | None:
     """End an open job; returns the counts of (files, texts) given up, None when it has ended already.
 
-    Its texts stay known as missing, also what an open batch does not finish.
+    Its texts stay known as missing; those at the provider are still stored.
     """
-    end = "UPDATE jobs SET state = 'cancelled', ended_at = ? WHERE id = ? AND ended_at = 0"
-    if not connection.execute(end, (now, job.id)).rowcount:
+    ended = connection.execute(
+        "UPDATE jobs SET state = 'cancelled', ended_at = ?,"
+        " files = files - (SELECT count(*) FROM job_files WHERE job = jobs.id) WHERE id = ? AND ended_at = 0",
+        (now, job.id),
+    )
+    if not ended.rowcount:
         return None
     files = connection.execute("DELETE FROM job_files WHERE job = ?", (job.id,)).rowcount
-    texts = scalar(
-        connection,
-        f"SELECT count(*) FROM vectors WHERE {_UNSETTLED} AND job = ? AND (state = 'wanted'"
-        " OR lease IN (SELECT token FROM batches WHERE state <> 'closed'))",
-        job.id,
-    )
-    return files, texts
+    return files, scalar(connection, f"SELECT count(*) FROM {_TEXTS} = 'wanted' AND job = ?", job.id)
 
 
-def take_up(connection: Connection) -> int:
-    """Let cancelled jobs go on whose texts are missing; returns how many texts."""
-    texts = scalar(
-        connection,
-        "SELECT count(*) FROM jobs CROSS JOIN vectors ON vectors.job = jobs.id"
-        f" WHERE jobs.state = 'cancelled' AND {_UNSETTLED}",
-    )
+def take_up(connection: Connection) -> None:
+    """Let cancelled jobs go on whose texts are missing."""
     connection.execute(
-        "UPDATE jobs SET state = 'running', ended_at = 0, files = files_done"
-        f" WHERE state = 'cancelled' AND {_HAS_TEXTS}"
+        f"UPDATE jobs SET state = 'running', ended_at = 0 WHERE state = 'cancelled' AND {_HAS_TEXTS}"
     )
-    return int(texts)

@@ -61,7 +61,7 @@ def test_a_job_is_paused_resumed_and_cancelled(place, job, capsys):
 def kinds(place):
     """Kind, state and files of all jobs, the oldest first."""
     with driver.reading(place.index_path) as reader:
-        return [(job.kind, job.state, job.files_done) for job in jobs.listed(reader)][::-1]
+        return [(job.kind, job.state, job.files) for job in jobs.listed(reader)][::-1]
 
 
 def test_each_run_that_reads_files_is_a_job(place):
