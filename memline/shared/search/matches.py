@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Collection, Iterable, Sequence
 from sqlite3 import Connection
 from typing import NamedTuple
@@ -137,6 +138,11 @@ class Matches:
         """Return row -> file id, of chunks or names."""
         query = f"SELECT id, file_id FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
         return dict(self.connection.execute(query, (json_ids(rows),)).fetchall())
+
+    def chunks_of(self, files: str, first: int = sys.maxsize) -> dict[int, int]:
+        """Return chunk -> file id of the `first` chunks of each of some files, a JSON array of their ids."""
+        query = "SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
+        return dict(self.connection.execute(f"{query} AND ordinal < ?", (files, first)).fetchall())
 
     def read(self, chunk_ids: Iterable[int]) -> dict[int, Row]:
         """Read chunks, by id."""

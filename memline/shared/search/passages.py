@@ -140,23 +140,23 @@ def matched(text: str, needles: Sequence[Needle]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _evidence(lines: Sequence[str], needles: Sequence[Needle]) -> list[dict[int, float]]:
+def _evidence(lines: Sequence[str], needles: Sequence[Needle]) -> list[dict[str, float]]:
     """List what each line has of the terms."""
     bare = plain("\n".join(lines))
     ends = [*accumulate(len(line) + 1 for line in bare.split("\n"))]
-    evidence: list[dict[int, float]] = [{} for _ in lines]
-    for at, number, worth in places(bare, needles):
+    evidence: list[dict[str, float]] = [{} for _ in lines]
+    for at, label, worth in places(bare, needles):
         mine = evidence[bisect_right(ends, at)]
-        mine[number] = max(worth, mine.get(number, 0.0))
+        mine[label] = max(worth, mine.get(label, 0.0))
     return evidence
 
 
-def _best_run(sizes: Sequence[int], evidence: Sequence[dict[int, float]], skipped: int) -> tuple[int, int]:
+def _best_run(sizes: Sequence[int], evidence: Sequence[dict[str, float]], skipped: int) -> tuple[int, int]:
     """Return where the run with most evidence begins and ends: at its first and last lines with any."""
     best, run = 0.0, (skipped, skipped + 1)
     marked = [at for at in range(skipped, len(sizes)) if evidence[at]]
     for place, first in enumerate(marked):
-        worth, seen = 0.0, dict[int, float]()
+        worth, seen = 0.0, dict[str, float]()
         for at in marked[place:]:
             if at > first and sum(sizes[first : at + 1]) > MAX_CHARS + 1:
                 break

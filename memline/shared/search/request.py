@@ -20,7 +20,7 @@ from memline.shared.sources.paths import compile_pattern, is_private, is_storabl
 # The days that a file says: those of the messages of a transcript, or that of a note.
 _FIRST, _LAST = "coalesce(nullif(first_day, ''), day)", "coalesce(nullif(last_day, ''), day)"
 _FILES = f"SELECT id, path, source, mtime_ns, {_FIRST}, {_LAST} FROM files ORDER BY id"
-_OF_DAYS = f"SELECT id FROM files WHERE {_LAST} >= ? AND {_FIRST} <= ? AND {_FIRST} <> ''"
+_OF_DAYS = f"SELECT id FROM files WHERE {_LAST} >= ? AND {_FIRST} <= ? AND {_FIRST} <> '' ORDER BY day, path"
 # The character behind a slash ends what begins with it.
 _TAGGED = "SELECT file_id FROM tags WHERE tag = ?1 OR tag >= ?1 || '/' AND tag < ?1 || '0'"
 
@@ -150,7 +150,7 @@ def files_of_tag(connection: Connection, tag: str) -> set[int]:
     return {file_id for (file_id,) in connection.execute(_TAGGED, (tag,))}
 
 
-def files_of_days(connection: Connection, days: Iterable[Days]) -> set[int]:
-    """Return the ids of the files of one of these days by what they say: not by the time of the file."""
+def files_of_days(connection: Connection, days: Iterable[Days]) -> dict[int, None]:
+    """Return the ids of the files of one of these days by what they say, in their order."""
     rows = (connection.execute(_OF_DAYS, (str(each.first), str(each.last))) for each in days)
-    return {file_id for some in rows for (file_id,) in some}
+    return {file_id: None for some in rows for (file_id,) in some}

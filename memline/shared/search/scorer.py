@@ -23,7 +23,7 @@ from heapq import nlargest
 from itertools import islice
 from sqlite3 import Connection
 
-from memline.shared.index.driver import json_ids
+from memline.shared.index.driver import json_ids, scalar
 from memline.shared.index.links import Resolver
 from memline.shared.note_names import name_key, stem_key, without_ending
 from memline.shared.search.matches import CHUNKS, NAMES, Matches, Row
@@ -40,11 +40,11 @@ MAX_TERMS = 24
 #: What a name weighs beside a chunk of its file, and each word that it holds (abstracts .006).
 NAME, NAME_WORD = 0.7, 0.1
 
-#: Rows that the rarest terms find before commoner ones score only these: bm25 takes 1 us a row. So does a
-#: term that many rows have where some are found.
-FOUND_ENOUGH, FOUND_SOME, MANY = 200, 50, 500
+#: A phrase scores only the best of what rarer ones found once they found some rows, and these are many with
+#: its own: bm25 takes 1 us a row.
+SOME, MANY = 50, 500
 
-#: Chunks from which on a term is not read any more once enough are found: it cannot tell the best apart.
+#: Chunks from which on such a phrase is not read any more: it cannot tell the best apart.
 COMMON = 10_000
 
 #: Names that commoner terms score, files whose names fit best, and how many chunks of each have that added.
@@ -65,15 +65,7 @@ WHOLE, PART, ID = 1.0, 0.3, 0.5
 #: is asked. A tag that is asked for: more than all others together.
 DAY, DAY_ALONE, TAG = 1.0, 2.0, 4.0
 
-_OF_PATH = "SELECT id FROM chunks WHERE file_id = (SELECT id FROM files WHERE path = ?) AND ordinal < ?"
-_NAMED_CHUNKS = (
-    "SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?)) AND ordinal < ?"
-)
-_CHUNKS_OF_FILES = "SELECT id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
-_BY_DAY = (
-    "SELECT chunks.id, file_id, ordinal FROM chunks JOIN files ON files.id = file_id"
-    " WHERE file_id IN (SELECT value FROM json_each(?)) ORDER BY day, path, ordinal LIMIT ?"
-)
+_OF_PATH = "SELECT json_array(id) FROM files WHERE path = ?"
 _NAMED = (
     "SELECT file_id, path, files.names,"
     " (SELECT title FROM names AS first WHERE first.file_id = files.id AND first.title <> '')"
@@ -89,11 +81,8 @@ def score(matches: Matches, question: Question, files: str | None, pool: int) ->
     words = look_up(matches, question.terms, files, MAX_TERMS)
     names = _names(matches, words.lookups, files)
     best = json_ids(nlargest(NAMED, names, key=names.__getitem__))
-    owners = matches.connection.execute(_NAMED_CHUNKS, (best, NAMED_CHUNKS))
-    words.named = {row: names[owner] for row, owner in owners}
-    among = None
-    if files is not None:
-        among = {row for (row,) in matches.connection.execute(_CHUNKS_OF_FILES, (files,))}
+    words.named = {row: names[owner] for row, owner in matches.chunks_of(best, NAMED_CHUNKS).items()}
+    among = None if files is None else {*matches.chunks_of(files)}
     sums = _sums(matches, CHUNKS, words.lookups, pool, words.named, among)
     sums |= {row: sums.get(row, 0.0) + added for row, added in words.named.items()}
     words.sums = {row: sums[row] for row in _best(sums, pool)}
@@ -105,14 +94,14 @@ def score(matches: Matches, question: Question, files: str | None, pool: int) ->
     return words
 
 
-def places(text: str, needles: Sequence[Needle]) -> list[tuple[int, int, float]]:
+def places(text: str, needles: Sequence[Needle]) -> list[tuple[int, str, float]]:
     """List where needles begin a word of a `plain` text: the place, the term, and what it is worth."""
-    found: list[tuple[int, int, float]] = []
-    for needle, number, worth in needles:
+    found: list[tuple[int, str, float]] = []
+    for needle, label, worth in needles:
         at = text.find(needle)
         while at >= 0:
             if not at or not text[at - 1].isalnum() or has_dense(needle):
-                found.append((at, number, worth))
+                found.append((at, label, worth))
             at = text.find(needle, at + len(needle))
     found.sort()
     return found
@@ -122,12 +111,12 @@ def near(text: str, needles: Sequence[Needle]) -> float:
     """Return the most that the terms within WINDOW characters of a text are worth."""
     found, most = places(plain(text), needles), 0.0
     for first, (start, _, _) in enumerate(found):
-        best: dict[int, float] = {}
-        for at, number, worth in islice(found, first, None):
+        best: dict[str, float] = {}
+        for at, label, worth in islice(found, first, None):
             if at > start + WINDOW:
                 break
-            if worth > best.get(number, 0.0):
-                best[number] = worth
+            if worth > best.get(label, 0.0):
+                best[label] = worth
         most = max(most, sum(best.values()))
     return most
 
@@ -145,39 +134,30 @@ def _sums(
     kept: Iterable[int] = (),
     among: set[int] | None = None,
 ) -> dict[int, float]:
-    """Add up what terms say of rows: the rarest of all that have them, the others of the best and of `kept`.
+    """Add up what phrases say of rows: the rarest of all that have them, others of the best and of `kept`.
 
     `among`: only these rows are scored.
     """
+    total, extra = matches.totals[table], NAME_WORD if table == NAMES else 0.0
     rows, early, late = 0, list[Lookup](), list[Lookup]()
     for each in lookups:
-        df, is_day = matches.count(table, each.ways[0].match), each.term.kind == "day"
-        is_common = rows > FOUND_ENOUGH or (rows > FOUND_SOME and rows + df > MANY)
-        (late if is_common or is_day else early).append(each)
-        each.found = ()
+        df, is_day = each.count(matches, table), each.term.kind == "day"
+        (late if is_day or (rows > SOME and rows + df > MANY) else early).append(each)
+        each.fits = {}
         rows += df * (not is_day)
     sums = dict[int, float]()
-    _add(sums, matches, table, early, among)
-    if late:
-        among = {*_best(sums, pool), *kept}
-        known = [each for each in late if matches.count(table, each.ways[0].match) <= COMMON]
-        _add(sums, matches, table, known, among)
+    for some in (early, late):
+        if some is late and late:
+            among = {*_best(sums, pool), *kept}
+            some = [each for each in late if each.count(matches, table) <= COMMON]
+        fits = matches.fits(table, [each.match for each in some], among)
+        for each in some:
+            each.fits = fits[each.match]
+            idf = idf_of(total, each.count(matches, table))
+            for row in each.fits if among is None else each.fits.keys() & among:
+                sums[row] = sums.get(row, 0.0) + each.weight * idf * (each.fits[row] + extra)
     # No other can be among the best any more.
     return sums if among is None else {row: sums[row] for row in among & sums.keys()}
-
-
-def _add(
-    sums: dict[int, float], matches: Matches, table: str, lookups: Sequence[Lookup], among: set[int] | None
-) -> None:
-    total, extra = matches.totals[table], NAME_WORD if table == NAMES else 0.0
-    fits = matches.fits(table, [way.match for each in lookups for way in each.ways], among)
-    for each in lookups:
-        each.found = [fits[way.match] for way in each.ways]
-        most = matches.count(table, each.ways[0].match)
-        for (match, weight), known in zip(each.ways, each.found, strict=True):
-            worth = weight * idf_of(total, max(matches.count(table, match), most))
-            for row in known if among is None else known.keys() & among:
-                sums[row] = sums.get(row, 0.0) + worth * (known[row] + extra)
 
 
 def _names(matches: Matches, lookups: Sequence[Lookup], files: str | None) -> dict[int, float]:
@@ -216,9 +196,11 @@ def _add_described(
     link, _ = items[shares.index(max(shares))]
     # A search that is limited may be one that does not see private notes.
     resolver = Resolver(matches.connection, private=files is None)
-    target = resolver.note(link.target, is_path=link.is_path, of=row.path)
-    chunks = [each for (each,) in matches.connection.execute(_OF_PATH, (target, NAMED_CHUNKS))]
-    mine = [each for each in chunks if words.holds(each) and (among is None or each in among)]
+    target = scalar(
+        matches.connection, _OF_PATH, resolver.note(link.target, is_path=link.is_path, of=row.path)
+    )
+    chunks = matches.chunks_of(target or "[]", NAMED_CHUNKS)
+    mine = [each for each in chunks if words.terms_of(each) and (among is None or each in among)]
     if mine:
         top = max(mine, key=lambda each: words.sums.get(each, 0.0))
         words.rows |= matches.read([top])
@@ -228,35 +210,32 @@ def _add_described(
 def lifts_of(
     matches: Matches, question: Question, words: Words, files: str | None, limit: int
 ) -> dict[int, float]:
-    """Return what is added to chunks, `limit` of each kind at most; `files` as in `score`."""
-    connection, lifts = matches.connection, dict[int, float]()
-    allowed = None if files is None else {*json.loads(files)}
+    """Return what is added to chunks; `files` as in `score`.
 
-    def chunks_of(file_ids: set[int]) -> list[tuple[int, int, int]]:
-        within = json_ids(file_ids if allowed is None else file_ids & allowed)
-        return connection.execute(_BY_DAY, (within, limit)).fetchall()
-
-    if named := _named(connection, question.whole):
-        lifts |= {row: named[owner] for row, owner, _ in chunks_of({*named})}
-    for lookup in words.lookups:
-        if lookup.term.kind == "id":
-            exact = [row for row in words.sums if lookup.weight(row) == 1.0]
-            if len({*matches.owners(CHUNKS, exact).values()}) == 1:
-                lifts |= {row: max(ID, lifts.get(row, 0.0)) for row in exact}
-    if not (question.days or question.tags):
-        return lifts
-    file_of, dated = matches.owners(CHUNKS, words.sums), files_of_days(connection, question.days)
-    if question.is_day_alone:
-        lifts = {each: DAY_ALONE - at / (10 * limit) for at, (each, *_) in enumerate(chunks_of(dated))}
-    else:
-        for row in (row for row, owner in file_of.items() if owner in dated):
-            lifts[row] = lifts.get(row, 0.0) + DAY * words.coverage(row)
+    A file that is asked for lifts its chunks that were found, else its first, of `limit` files at most.
+    """
+    of_file = _named(matches.connection, question.whole)
     for tag in question.tags:
-        tagged = files_of_tag(connection, tag)
-        hits = [row for row, owner in file_of.items() if owner in tagged]
-        others = chunks_of(tagged.difference(file_of.values()))
-        for row in (*hits, *(row for row, _, ordinal in others if not ordinal)):
-            lifts[row] = lifts.get(row, 0.0) + TAG
+        for file_id in files_of_tag(matches.connection, tag):
+            of_file[file_id] = of_file.get(file_id, 0.0) + TAG
+    dated = files_of_days(matches.connection, question.days) if question.days else {}
+    if question.is_day_alone:
+        of_file |= {file_id: DAY_ALONE - at / (10 * len(dated)) for at, file_id in enumerate(dated)}
+    ids = [each for each in words.lookups if each.term.kind == "id" and each.weight == 1.0]
+    if not (of_file or dated or ids):
+        return {}
+    file_of = matches.owners(CHUNKS, words.sums)
+    known, allowed = {*file_of.values()}, of_file if files is None else {*json.loads(files)}
+    others = [file_id for file_id in of_file if file_id in allowed and file_id not in known]
+    brought = matches.chunks_of(json_ids(others[:limit]), 1 if question.tags else limit)
+    lifts = {row: of_file[owner] for row, owner in (file_of | brought).items() if owner in of_file}
+    for each in ids:
+        exact = words.sums.keys() & each.fits.keys()
+        if len({file_of[row] for row in exact}) == 1:
+            lifts |= {row: max(ID, lifts.get(row, 0.0)) for row in exact}
+    if not question.is_day_alone:
+        of_day = [row for row, owner in file_of.items() if owner in dated]
+        lifts |= {row: lifts.get(row, 0.0) + DAY * words.coverage(row) for row in of_day}
     return lifts
 
 

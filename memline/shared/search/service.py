@@ -204,7 +204,7 @@ class _Search(Struct):
             from memline.shared.search import late
 
             fitted = token_rows.projection(connection, backend.identity_id)
-            words = (each for each in self.words.lookups if each.term.kind in ("word", "id"))
+            words = (each for each in reversed(self.words.lookups) if each.term.kind in ("word", "id"))
             rarity = dict.fromkeys(self.question.light, 0.0) | {each.term.label: each.idf for each in words}
             scores = late.scores(self.question.text, vector.tokens, rarity, packed, fitted)
             self.late = {chunk_id: round(each, fusion.DECIMALS) for chunk_id, each in scores.items()}
@@ -246,7 +246,7 @@ class _Search(Struct):
         best, words = passage.best, self.words
         part = snippet(passage.lines, words.needles)
         explanation = self.explain and {
-            "terms": [each.term.label for each in words.lookups if each.weight(best.id)],
+            "terms": [*reversed(words.terms_of(best.id))],
             "sum": round(words.sums.get(best.id, 0.0), fusion.DECIMALS),
             "cosine": self.cosines.get(best.id),
             "late": self.late.get(best.id),

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import chain, islice
 from string import ascii_lowercase
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -36,33 +35,23 @@ _OTHER = {"is": "iz", "iz": "is", "ys": "yz", "yz": "ys", "our": "or", "or": "ou
 _ENDINGS = ("ations", "ation", "ies", "ied", "ing", "ed", "es", "s", "e", "y")
 
 
-class Way(NamedTuple):
+class Lookup(Struct):
     """A phrase that finds a term."""
 
+    term: Term
     match: str
     weight: float
+    idf: float = 0.0
+    #: The chunks that have it.
+    fits: Fits = {}
+
+    def count(self, matches: Matches, table: str) -> int:
+        """Return how many rows have it, or the term as it was asked, where that is commoner."""
+        return max(matches.count(table, self.match), matches.count(table, self.term.match))
 
 
-class Lookup(Struct):
-    """A term as it is searched."""
-
-    term: Term
-    #: The best first.
-    ways: Sequence[Way]
-    idf: float
-    #: The chunks that each way finds.
-    found: Sequence[Fits] = ()
-
-    def weight(self, chunk_id: int) -> float:
-        """Return the weight with which a chunk holds the term; 0 where it does not."""
-        for way, fits in zip(self.ways, self.found, strict=False):
-            if chunk_id in fits:
-                return way.weight
-        return 0.0
-
-
-#: What a phrase begins with, the number of its term, and the share of the idf that it is.
-Needle = tuple[str, int, float]
+#: What a phrase begins with, the label of its term, and the share of the idf that it is.
+Needle = tuple[str, str, float]
 
 
 class Words(Struct):
@@ -80,67 +69,60 @@ class Words(Struct):
     #: Chunks that were read.
     rows: dict[int, Row] = {}
 
-    def holds(self, chunk_id: int) -> bool:
-        """Tell whether a chunk has a term of the question."""
-        return any(each.weight(chunk_id) for each in self.lookups)
+    def terms_of(self, chunk_id: int) -> dict[str, Lookup]:
+        """Return the terms that a chunk has by their labels, each with the best phrase that finds it."""
+        return {each.term.label: each for each in reversed(self.lookups) if chunk_id in each.fits}
 
     def coverage(self, chunk_id: int) -> float:
         """Return which share of the idf of the question a chunk holds."""
-        share = math.fsum(each.idf * each.weight(chunk_id) for each in self.lookups if each.term.typed)
-        return min(1.0, share / self.mass)
+        held = self.terms_of(chunk_id).values()
+        return min(1.0, math.fsum(each.idf * each.weight for each in held if each.term.typed) / self.mass)
 
 
 def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: int) -> Words:
-    """Find the ways of each term, and keep the `limit` rarest; `files`: JSON array of ids, None for all."""
-    forms = {term.match: any_of(forms_of(term.label)) for term in terms if term.kind == "word"}
-    df = matches.counts((*(term.match for term in terms), *filter(None, forms.values())), files)
-    asked = {
-        term: [
-            Way(match, weight)
-            for match, weight in ((term.match, 1.0), (forms.get(term.match, ""), FORM_WEIGHT))
-            if df.get(match)
-        ]
-        for term in terms
-    }
-    unknown = [term for term, ways in asked.items() if not ways and term.kind != "phrase"]
-    others = _stand_ins(matches, unknown, files)
-    total, lookups = matches.totals[CHUNKS], list[Lookup]()
-    mass = 0.0
-    for term, ways in asked.items():
-        idf = idf_of(total, df[ways[0].match] if ways else 0)
-        mass += idf if term.typed else 0.0
-        if ways := ways or others.get(term, []):
-            idf = idf_of(total, matches.count(CHUNKS, ways[0].match))
-            lookups.append(Lookup(term, ways, idf))
+    """Find what finds each term, and keep the `limit` rarest; `files`: JSON array of ids, None for all."""
+    phrases = {term: [(term.match, 1.0)] for term in terms}
+    for term in terms:
+        if term.kind == "word" and (forms := any_of(forms_of(term.label))):
+            phrases[term].append((forms, FORM_WEIGHT))
+    df = matches.counts((match for some in phrases.values() for match, _ in some), files)
+    asked = {term: [each for each in some if df[each[0]]] for term, some in phrases.items()}
+    unknown = [term for term, some in asked.items() if not some and term.kind != "phrase"]
+    total = matches.totals[CHUNKS]
+    idfs = [idf_of(total, df[some[0][0]] if some else 0) for term, some in asked.items() if term.typed]
+    mass, lookups = math.fsum(idfs) or 1.0, list[Lookup]()
+    for term, some in (asked | _stand_ins(matches, unknown, files)).items():
+        for match, weight in some:
+            lookups.append(each := Lookup(term, match, weight))
+            each.idf = idf_of(total, each.count(matches, CHUNKS))
     # The rarest first; sorting keeps the order of the question among equals.
     lookups = sorted(lookups, key=lambda each: -each.idf)[:limit]
     needles = [
-        (needle, number, way.weight * each.idf / (mass or 1.0))
-        for number, each in enumerate(lookups)
-        for way in each.ways
+        (needle, each.term.label, each.weight * each.idf / mass)
+        for each in lookups
         if each.term.kind != "phrase"
-        for needle in needles_of(way.match)
+        for needle in needles_of(each.match)
     ]
     # Of a run of CJK characters only where none of its pairs was found.
     known = {term.typed for term in asked.keys() - unknown} | {""}
     missing = tuple(dict.fromkeys(term.typed for term in unknown if term.typed not in known))
-    return Words(lookups=lookups, mass=mass or 1.0, missing=missing, needles=needles)
+    return Words(lookups=lookups, mass=mass, missing=missing, needles=needles)
 
 
-def _stand_ins(matches: Matches, unknown: Sequence[Term], files: str | None) -> dict[Term, list[Way]]:
-    """Find what stands in for unknown terms: pieces, beginnings, else the commonest word one slip away."""
-    parts = {term: any_of(term.fallbacks) for term in unknown if term.fallbacks}
-    df = matches.counts(parts.values(), files)
-    ways = {term: [Way(match, FORM_WEIGHT)] for term, match in parts.items() if df[match]}
-    wrong = [each for each in unknown if each not in ways and each.label.isalpha()]
-    slips = {each: [*map(quoted, _slips(each.label))] for each in wrong if len(each.label) in LETTERS}
-    some = dict(islice(slips.items(), MOST_SLIPS))
-    df = matches.counts(chain(*some.values()), files)
-    for term, near in some.items():
-        best = max(near, key=lambda each: (df[each], each))
-        if df[best]:
-            ways[term] = [Way(best, FORM_WEIGHT)]
-    return ways
+def _stand_ins(
+    matches: Matches, unknown: Sequence[Term], files: str | None
+) -> dict[Term, list[tuple[str, float]]]:
+    """Find what stands in for unknown terms: pieces or beginnings, else the commonest word one slip away."""
+    others = {term: [any_of(term.fallbacks)] for term in unknown if term.fallbacks}
+    found = dict[Term, list[tuple[str, float]]]()
+    for _ in range(2):
+        df = matches.counts(chain(*others.values()), files)
+        best = {term: max(some, key=lambda each: (df[each], each)) for term, some in others.items()}
+        found |= {term: [(match, FORM_WEIGHT)] for term, match in best.items() if df[match]}
+        wrong = (each for each in unknown if each not in found and each.label.isalpha())
+        some = islice((each for each in wrong if len(each.label) in LETTERS), MOST_SLIPS)
+        others = {each: [*map(quoted, _slips(each.label))] for each in some}
+    return found
 
 
 def idf_of(total: int, df: int) -> float:

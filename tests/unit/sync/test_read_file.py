@@ -134,4 +134,4 @@ def test_the_lines_and_days_of_a_transcript_are_kept_with_it(file, writer, clock
     (path,) = ledger.entries(writer.connection)
     assert ledger.entries(writer.connection)[path].lines == 8
     day = date(2026, 2, 10)
-    assert files_of_days(writer.connection, [Days(first=day, last=day)]) == {1}
+    assert [*files_of_days(writer.connection, [Days(first=day, last=day)])] == [1]
