@@ -342,17 +342,12 @@ class IndexWriter:
             if jobs.next_to_read(connection) is None:
                 chunks.merge_full_text(connection)
 
-    def retry_all(self, *, is_asked: bool = True) -> None:
-        """Try failed texts again and poll open batches; if asked, put the provider on trial as well.
-
-        Not the texts that a person left alone.
-        """
+    def retry_all(self) -> None:
+        """Try failed texts again and poll open batches; not the texts of jobs that a person cancelled."""
         with self.transaction() as (connection, now):
             target = identities.target(connection)
             if target is not None:
                 vectors.retry_failed(connection, target.id)
-                if is_asked:
-                    health.retry(self.accounts, target.identity.provider)
             batches.poll_now(connection, now)
 
     def due_batches(self) -> tuple[Sequence[str], float | None]:

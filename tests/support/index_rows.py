@@ -4,6 +4,7 @@ import struct
 import time
 
 from memline.shared.config.schema import Batch
+from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import identities, vectors
 from memline.shared.index.chunks import text_hash
@@ -74,8 +75,8 @@ def fail_all(writer, error):
 
 def retarget(writer, identity):
     """Embed with another model from now on; search keeps the old vectors until the new are complete."""
-    with writer.session() as (_, now):
-        model_change.retarget(writer.accounts, identity, "", now, "")
+    name = identity.provider if identity else "none"
+    use(writer, Choice(requested=name, provider=name, identity=identity))
 
 
 def use(writer, choice):

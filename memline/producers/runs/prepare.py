@@ -40,7 +40,7 @@ def prepare(
         else:
             second = choose_fallback(settings, choice)
             model_change.start(writer.accounts, choice, second, now)
-        writer.retry_all(is_asked=is_asked)
+        writer.retry_all()
         if is_asked:
             with transaction(connection):
                 jobs.take_up(connection)

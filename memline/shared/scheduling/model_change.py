@@ -24,7 +24,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from memline.shared.embedders.choice import NONE, Choice
-from memline.shared.embedders.protocol import Identity
 from memline.shared.index import batches, identities, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import in_slices, scalar, transaction
@@ -79,41 +78,26 @@ def switch_back(accounts: Accounts, primary: Choice, now: float) -> None:
 def use(
     accounts: Accounts, choice: Choice, now: float, *, stands_in_for: dict[str, Any] | None = None
 ) -> None:
-    """Embed with the provider that was chosen.
+    """Embed with the provider that was chosen from now on; a call that changes nothing is cheap.
 
     `stands_in_for`: another one that stopped: provider (`from`), reason, and row id of its identity.
 
     A process that merely lacks a key changes nothing for those that have it: its texts wait.
     """
-    if choice.identity is not None or choice.requested == NONE:
-        retarget(accounts, choice.identity, choice.base_url, now, choice.mark, stands_in_for=stands_in_for)
-
-
-def retarget(
-    accounts: Accounts,
-    wanted: Identity | None,
-    base_url: str,
-    now: float,
-    mark: str,
-    *,
-    stands_in_for: dict[str, Any] | None = None,
-) -> None:
-    """Embed texts with `wanted` from now on (None: with nothing); a call that changes nothing is cheap.
-
-    `mark` tells one set of secrets from another: with a new one it is another account of the provider.
-    """
-    connection = accounts.index
+    connection, wanted = accounts.index, choice.identity
+    if wanted is None:
+        if choice.requested == NONE:
+            with transaction(connection):
+                meta.put(connection, meta.TARGET, None)
+        return
     with transaction(connection):
-        if wanted is None:
-            meta.put(connection, meta.TARGET, None)
-            return
-        row = identities.ensure(connection, wanted, base_url=base_url)
+        row = identities.ensure(connection, wanted, base_url=choice.base_url)
         owners: dict[str, str] = meta.get(connection, meta.HEALTH_OF, {})
-        owner = f"{wanted.key} {mark}".strip()
+        owner = f"{wanted.key} {choice.mark}".strip()
         before = owners.get(wanted.provider, owner)
         meta.put(connection, meta.HEALTH_OF, {**owners, wanted.provider: owner})
         meta.put(connection, meta.TARGET, row.id)
-        if before != owner and before.partition(" ")[2] == mark:
+        if before != owner and before.partition(" ")[2] == choice.mark:
             # Trouble and caps are those of a model behind an address, and of a key: others begin anew.
             health.forget(accounts, wanted.provider)
         meta.put(connection, meta.FALLBACK, stands_in_for)
