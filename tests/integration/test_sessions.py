@@ -137,8 +137,7 @@ def test_once_switched_off_nothing_of_them_is_found_and_the_rows_go(place, folde
     place.configure(sources=["memory"], sync={"onSearch": False})
 
     assert citations(place, "pelicans") == []
-    answer = place.search("pelicans", source="sessions")
-    assert "source_missing" in [each.code for each in answer.findings]
+    assert "switched off" in place.search("pelicans", source="sessions").notice
 
     report = place.index()
     assert report.files["removed"] == 1

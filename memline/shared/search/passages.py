@@ -12,7 +12,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, islice
-from typing import NamedTuple
 
 from memline.shared.search.matches import Row
 from memline.shared.search.scorer import places
@@ -91,16 +90,11 @@ def passages(ranked: Iterable[Row], *, wanted: int, max_tokens: int) -> list[Pas
     return made[:wanted]
 
 
-class Snippet(NamedTuple):
-    """Some lines of a passage as they are shown; `first` and `last` count from 0."""
+def snippet(lines: Sequence[str], needles: Sequence[Needle]) -> tuple[str, int, int]:
+    """Choose the lines with most evidence, without the front matter unless a term stands only there.
 
-    text: str
-    first: int
-    last: int
-
-
-def snippet(lines: Sequence[str], needles: Sequence[Needle]) -> Snippet:
-    """Choose the lines with most evidence, without the front matter unless a term stands only there."""
+    Returns their text and the numbers of the first and the last, from 0.
+    """
     skipped = front_matter_end([*lines])
     sizes = [len(line) + 1 for line in lines]
     first, last = 0, len(lines)
@@ -122,7 +116,7 @@ def snippet(lines: Sequence[str], needles: Sequence[Needle]) -> Snippet:
     while last > first + 1 and not lines[last - 1].strip():
         last -= 1
     text = "\n".join(lines[first:last]).strip()
-    return Snippet(text=text if len(text) <= MAX_CHARS else _cut(text, needles), first=first, last=last - 1)
+    return text if len(text) <= MAX_CHARS else _cut(text, needles), first, last - 1
 
 
 def matched(text: str, needles: Sequence[Needle]) -> tuple[str, ...]:

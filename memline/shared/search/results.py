@@ -105,11 +105,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 def pattern_of(matched: Iterable[str]) -> re.Pattern[str] | None:
     """Make the pattern that finds the matched words in a snippet, the longer first; None without any.
 
-    An underscore ends a word, as in the full-text index: `ERR` of `ERR_CONN_42` is found.
+    An underscore ends a word, as in the full-text index: `ERR` of `ERR_CONN_42` is found. A character of a
+    dense script may stand inside of a run.
     """
-    longest = sorted({*matched} - {""}, key=lambda word: (-len(word), word))
-    # A character of a dense script may stand inside of a run, another word only by itself.
-    parts = [re.escape(word) for word in longest if has_dense(word)]
-    if words := "|".join(re.escape(word) for word in longest if not has_dense(word)):
-        parts.append(rf"(?<![^\W_])(?:{words})(?![^\W_])")
+    longest = map(re.escape, sorted(filter(None, matched), key=len, reverse=True))
+    parts = [each if has_dense(each) else rf"(?<![^\W_]){each}(?![^\W_])" for each in longest]
     return re.compile("|".join(parts), re.IGNORECASE) if parts else None

@@ -17,19 +17,26 @@ from typing import Any
 
 from msgspec import Struct
 
+from memline.shared.errors import ProviderError
 from memline.shared.index import bits, driver
 from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
-from memline.shared.packages import lack
+from memline.shared.packages import lack, remedy
 from memline.shared.search.matches import Matches
 
 #: Ids with their cosines, the best first.
 Scored = list[tuple[int, float]]
 
-_IN_FILES = (
-    "SELECT vectors.id FROM chunks CROSS JOIN vectors"
+# CROSS JOIN: the few rows that are given first, not all vectors of the identity (300 ms at 10,000).
+_VECTORS_OF = (
+    "SELECT chunks.id, vectors.id FROM chunks CROSS JOIN vectors"
     " ON vectors.identity_id = ? AND vectors.text_hash = chunks.text_hash"
-    " WHERE chunks.file_id IN (SELECT value FROM json_each(?))"
+    " WHERE chunks.{} IN (SELECT value FROM json_each(?))"
+)
+_CHUNKS_OF = (
+    "SELECT chunks.id, vectors.id FROM vectors CROSS JOIN chunks ON chunks.text_hash = vectors.text_hash"
+    " WHERE vectors.id IN (SELECT value FROM json_each(?1))"
+    " AND (?2 IS NULL OR file_id IN (SELECT value FROM json_each(?2))) ORDER BY chunks.id"
 )
 _COSINES = (
     "SELECT id, 1 - vec_distance_cosine(embedding, ?) AS cosine FROM vectors"
@@ -41,17 +48,6 @@ _BEST = " ORDER BY cosine DESC, text_hash LIMIT ?"
 _BY_BITS = (
     "SELECT vector_id FROM vector_bits WHERE identity_id = ?1{0}"
     " ORDER BY vec_distance_hamming(vec_bit(bits), vec_bit(?2)) LIMIT ?3"
-)
-# CROSS JOIN: the few rows that are given first, not all vectors of the identity (300 ms at 10,000).
-_CHUNKS_OF = (
-    "SELECT chunks.id, vectors.id FROM vectors CROSS JOIN chunks ON chunks.text_hash = vectors.text_hash"
-    " WHERE vectors.id IN (SELECT value FROM json_each(?1))"
-    " AND (?2 IS NULL OR file_id IN (SELECT value FROM json_each(?2))) ORDER BY chunks.id"
-)
-_VECTORS_OF = (
-    "SELECT chunks.id, vectors.id FROM chunks CROSS JOIN vectors"
-    " ON vectors.identity_id = ? AND vectors.text_hash = chunks.text_hash"
-    " WHERE chunks.id IN (SELECT value FROM json_each(?))"
 )
 
 
@@ -68,8 +64,8 @@ class Comparison(Struct, frozen=True):
         """Return the best vectors; `files` is a JSON array of file ids to stay in, None for all."""
         connection, within, given, allowed = self.connection, "", list[str](), None
         if files is not None:
-            rows = connection.execute(_IN_FILES, (self.identity_id, files))
-            allowed = sorted({row_id for (row_id,) in rows})
+            rows = connection.execute(_VECTORS_OF.format("file_id"), (self.identity_id, files))
+            allowed = sorted({row_id for _, row_id in rows})
             within, given = _GIVEN, [json_ids(allowed)]
         if self.matrix is not None:
             best: Scored = self.matrix.top(connection, self.query, limit, allowed)
@@ -91,15 +87,15 @@ class Comparison(Struct, frozen=True):
         values = (self.query, self.identity_id, len(self.query), json_ids(vector_ids))
         return dict(self.connection.execute(_COSINES + _GIVEN, values).fetchall())
 
+    def vectors_of(self, chunk_ids: Iterable[int]) -> dict[int, int]:
+        """Return the vectors of chunks, for those that have one of the identity."""
+        values = (self.identity_id, json_ids(chunk_ids))
+        return dict(self.connection.execute(_VECTORS_OF.format("id"), values).fetchall())
+
 
 def chunks_of(connection: Connection, vector_ids: Iterable[int], files: str | None) -> dict[int, int]:
     """Return the chunks of some vectors, each with its vector: one text may be in many files."""
     return dict(connection.execute(_CHUNKS_OF, (json_ids(vector_ids), files)).fetchall())
-
-
-def vectors_of(connection: Connection, identity_id: int, chunk_ids: Iterable[int]) -> dict[int, int]:
-    """Return the vectors of chunks, for those that have one of the identity."""
-    return dict(connection.execute(_VECTORS_OF, (identity_id, json_ids(chunk_ids))).fetchall())
 
 
 class SearchIndex:
@@ -124,7 +120,7 @@ class SearchIndex:
         #: How often the file was opened: a version counts for one connection only.
         self._opens = 0
         #: Why sqlite-vec is not used; None while it was not needed.
-        self.vec_error: str | None = None
+        self._vec_error: str | None = None
         #: A `VectorMatrix`; its module imports numpy.
         self._matrix: Any = None
 
@@ -133,7 +129,7 @@ class SearchIndex:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
-            self._connection = self._matrix = self.vec_error = None
+            self._connection = self._matrix = self._vec_error = None
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
@@ -161,18 +157,24 @@ class SearchIndex:
             self.matches = Matches(self._connection)
         return self._connection
 
-    def comparison(self, active: IdentityRow, query: bytes) -> Comparison | None:
-        """Return what compares `query` with the vectors of `active`, inside a `snapshot`.
+    def comparison(self, active: IdentityRow | None, identity_id: int, query: bytes) -> Comparison:
+        """Return what compares `query`, embedded under an identity, with the active vectors, in a `snapshot`.
 
-        None when neither numpy nor sqlite-vec can be used; `vec_error` says why not the latter.
+        Raises ProviderError where it does not fit them, or neither numpy nor sqlite-vec can be used.
         """
+        if active is None or active.id != identity_id:
+            raise ProviderError("the model was changed meanwhile", hint="search again")
+        if (dims := len(query) // 4) != active.vector_dims:
+            what = f"the question has {dims} dimensions, the index {active.vector_dims}"
+            raise ProviderError(what, hint="memline index")
         connection = self.matches.connection
         matrix = self._numpy(connection, active) if self._long_lived else None
         if matrix is None:
-            if self.vec_error is None:
-                self.vec_error = self._is_off or driver.load_vec(connection, self._extension_path)
-            if self.vec_error and (matrix := self._numpy(connection, active)) is None:
-                return None
+            if self._vec_error is None:
+                self._vec_error = self._is_off or driver.load_vec(connection, self._extension_path)
+            if self._vec_error and (matrix := self._numpy(connection, active)) is None:
+                what = f"numpy {lack('numpy')}, and sqlite-vec: {self._vec_error}"
+                raise ProviderError(what, hint=remedy("numpy"))
         return Comparison(connection, active.id, query, matrix)
 
     def _numpy(self, connection: Connection, active: IdentityRow) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from sqlite3 import Connection
 
@@ -24,7 +25,6 @@ from memline.shared.finding import Finding, warning
 from memline.shared.index import identities, ledger, token_rows
 from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
-from memline.shared.packages import lack, remedy
 from memline.shared.search import fusion
 from memline.shared.search.matches import CHUNKS, Matches, Row
 from memline.shared.search.passages import WINDOW, Passage, matched, passages, snippet
@@ -32,7 +32,7 @@ from memline.shared.search.question import Question, analyse
 from memline.shared.search.request import SearchRequest, day_bounds, files_within, today_of
 from memline.shared.search.results import Answer, Hit
 from memline.shared.search.scorer import lifts_of, score
-from memline.shared.search.search_index import Comparison, SearchIndex, chunks_of, vectors_of
+from memline.shared.search.search_index import Comparison, SearchIndex, chunks_of
 from memline.shared.search.terms import Words
 from memline.shared.words import counted
 
@@ -77,26 +77,27 @@ def retrieve(
     now = (clock or SystemClock()).now()
     bounds = day_bounds(request, now)
     question, findings = analyse(request.query, today_of(request, now)), list[Finding]()
-    if sources and request.source not in ("", *sources):
-        what = f"the source {request.source} is switched off"
-        action = "add it to memorySearch.sources (sessions also need experimental.sessionMemory)"
-        findings.append(warning("source_missing", f"{what} for this agent", action))
-        return Answer(notice=f"nothing was searched: {what}", findings=tuple(findings))
     if not question.text:
         return Answer(notice="the question is empty")
-    asked = None if embedder is None else _embedded(index, embedder, question.text, findings)
+    vector = compared = None
+    with _keywords_instead(findings):
+        vector = None if embedder is None else _embedded(index, embedder, question.text)
     with index.snapshot() as connection:
         active = identities.active(connection)
+        with _keywords_instead(findings):
+            compared = None if vector is None else index.comparison(active, *vector)
         # What was indexed while a source was switched on is not shown once it is off.
         is_limited = request.is_limited or (sources and ledger.has_others(connection, sources))
         files = json_ids(files_within(connection, request, bounds, sources)) if is_limited else None
-        compared = None if asked is None else _compared(index, active, *asked, findings)
         search = _Search(index.matches, question, settings, files, explain=request.explain)
         hits = search.hits(search.ranked(compared, now), chunk_tokens * 3 // 2)
+        notice = search.notice(hits)
+        if not hits and request.source and sources and request.source not in sources:
+            notice = f"the source {request.source} is switched off: add it to memorySearch.sources"
         return Answer(
             hits=hits,
             mode=search.mode,
-            notice=search.notice(hits) + PRIVATE * (not hits and not request.private),
+            notice=notice + PRIVATE * (not hits and not request.private),
             missing=search.words.missing,
             findings=tuple(findings),
             provider=active.identity.provider if active else "none",
@@ -104,44 +105,24 @@ def retrieve(
         )
 
 
-def _embedded(
-    index: SearchIndex, embedder: Embedder, text: str, findings: list[Finding]
-) -> tuple[int, bytes] | None:
-    """Return the active identity of an index and the vector of a question under it, or None."""
+@contextmanager
+def _keywords_instead(findings: list[Finding]) -> Iterator[None]:
+    """Go on without the vector of a question where there is none, and say why."""
+    try:
+        yield
+    except ProviderError as error:
+        what = f"only keywords were searched: {error.message}"
+        findings.append(warning("question_not_embedded", what, error.hint or "memline doctor --deep"))
+
+
+def _embedded(index: SearchIndex, embedder: Embedder, text: str) -> tuple[int, bytes] | None:
+    """Return the active identity of an index and the vector of a question under it; None without one."""
     with index.snapshot() as connection:
         active = identities.active(connection)
         if active is None or not active.vector_dims:
             return None
         embed = embedder(connection, active)
-    try:
-        return active.id, embed(text)
-    except ProviderError as error:
-        findings.append(_not_embedded(f"the question could not be embedded: {error.message}", error.hint))
-        return None
-
-
-def _not_embedded(reason: str, action: str) -> Finding:
-    what = f"only keywords were searched: {reason}"
-    return warning("question_not_embedded", what, action or "memline doctor --deep")
-
-
-def _compared(
-    index: SearchIndex, active: IdentityRow | None, identity_id: int, vector: bytes, findings: list[Finding]
-) -> Comparison | None:
-    """Return what compares the vector of a question with those of an index, or None and a finding."""
-    if active is None or active.id != identity_id:
-        findings.append(_not_embedded("the model was changed meanwhile", "search again"))
-        return None
-    if (dims := len(vector) // 4) != active.vector_dims:
-        reason = f"the question has {dims} dimensions, the index {active.vector_dims}"
-        findings.append(_not_embedded(reason, "memline index"))
-        return None
-    compared = index.comparison(active, vector)
-    if compared is None:
-        lacks = f"numpy {lack('numpy') or 'is missing'}, and sqlite-vec: {index.vec_error}"
-        what = f"only keywords are searched: {lacks}"
-        findings.append(warning("vectors_unavailable", what, remedy("numpy")))
-    return compared
+    return active.id, embed(text)
 
 
 class _Search(Struct):
@@ -163,16 +144,16 @@ class _Search(Struct):
     late: dict[int, float] = {}
     fused: dict[int, float] = {}
 
-    def ranked(self, backend: Comparison | None, now: float) -> list[int]:
+    def ranked(self, compared: Comparison | None, now: float) -> list[int]:
         """Score and order the candidates, the best first."""
         hybrid, matches = self.settings.hybrid, self.matches
         pool = max(POOL_STEP * hybrid.candidate_multiplier, self.settings.max_results)
-        if hybrid.enabled or backend is None:
+        if hybrid.enabled or compared is None:
             self.words = score(matches, self.question, self.files, pool)
         self.lifts = lifts_of(matches, self.question, self.words, self.files, pool)
-        if backend is not None:
+        if compared is not None:
             self.mode = "hybrid" if hybrid.enabled else "vector"
-            self._compare(backend, pool)
+            self._compare(compared, pool)
         self.fused = fusion.fuse(self.mode, self.words, self.cosines, self.late, self.lifts, hybrid)
         sure, least = self.words.sums.keys() | self.lifts.keys(), self.settings.min_score
         best = [each for each in self.fused if each in sure or self.cosines[each] >= least]
@@ -181,32 +162,25 @@ class _Search(Struct):
             self.fused |= {each: self.fused[each] * fusion.decay(rows[each], now, days) for each in best}
         return sorted(best, key=lambda each: (-self.fused[each], each))
 
-    def _compare(self, backend: Comparison, pool: int) -> None:
+    def _compare(self, compared: Comparison, pool: int) -> None:
         """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
-        connection, cosine_of = self.matches.connection, dict(backend.top(pool, self.files))
-        nearest = chunks_of(connection, cosine_of, self.files).items()
-        known = dict(sorted(nearest, key=lambda each: -cosine_of[each[1]])[:pool])
-        others = {*self.words.sums, *self.lifts}.difference(known)
-        known |= vectors_of(connection, backend.identity_id, others)
-        cosine_of |= backend.cosines({*known.values()}.difference(cosine_of))
-        self.cosines = {
-            each: round(cosine_of[row_id], fusion.DECIMALS)
-            for each, row_id in known.items()
-            if row_id in cosine_of
-        }
-        vector = backend.query
-        if not isinstance(vector, LateVector):
+        connection, cosines = self.matches.connection, dict(compared.top(pool, self.files))
+        vectors = chunks_of(connection, cosines, self.files)
+        vectors |= compared.vectors_of({*self.words.sums, *self.lifts}.difference(vectors))
+        cosines |= compared.cosines({*vectors.values()}.difference(cosines))
+        near = ((each, cosines.get(vector_id)) for each, vector_id in vectors.items())
+        self.cosines = {each: round(cosine, fusion.DECIMALS) for each, cosine in near if cosine is not None}
+        if not isinstance(compared.query, LateVector):
             return
-        tokens_of = token_rows.read(connection, known.values())
-        packed = [(each, tokens_of[row_id]) for each, row_id in known.items() if row_id in tokens_of]
-        if packed:
+        tokens = token_rows.read(connection, vectors.values())
+        if packed := [(each, tokens[vector]) for each, vector in vectors.items() if vector in tokens]:
             # Here, because only local models have token vectors, and numpy costs 110 ms.
             from memline.shared.search import late
 
-            fitted = token_rows.projection(connection, backend.identity_id)
+            fitted = token_rows.projection(connection, compared.identity_id)
             words = (each for each in reversed(self.words.lookups) if each.term.kind in ("word", "id"))
             rarity = dict.fromkeys(self.question.light, 0.0) | {each.term.label: each.idf for each in words}
-            scores = late.scores(self.question.text, vector.tokens, rarity, packed, fitted)
+            scores = late.scores(self.question.text, compared.query.tokens, rarity, packed, fitted)
             self.late = {chunk_id: round(each, fusion.DECIMALS) for chunk_id, each in scores.items()}
 
     def _in_order(self, best: Sequence[int]) -> Iterator[Row]:
@@ -237,14 +211,11 @@ class _Search(Struct):
         values = (json_ids(each.best.id for each in chosen), self.files)
         for chunk_id, path in self.matches.connection.execute(_COPIES, values):
             copies.setdefault(chunk_id, set()).add(path)
-        # A share of the question that was found lowers all scores.
-        most = max(self.words.sums.values(), default=0.0)
-        quality = most / (most + self.words.mass) if most and not self.cosines else 1.0
-        return tuple(self._hit(each, sorted(copies.get(each.best.id, ())), quality) for each in chosen)
+        return tuple(self._hit(each, sorted(copies.get(each.best.id, ()))) for each in chosen)
 
-    def _hit(self, passage: Passage, copies: Sequence[str], quality: float) -> Hit:
+    def _hit(self, passage: Passage, copies: Sequence[str]) -> Hit:
         best, words = passage.best, self.words
-        part = snippet(passage.lines, words.needles)
+        text, first, last = snippet(passage.lines, words.needles)
         explanation = self.explain and {
             "terms": [*reversed(words.terms_of(best.id))],
             "sum": round(words.sums.get(best.id, 0.0), fusion.DECIMALS),
@@ -252,22 +223,22 @@ class _Search(Struct):
             "late": self.late.get(best.id),
             "rank": 1 + sum(other > self.fused[best.id] for other in self.fused.values()),
         }
-        root = math.sqrt(2 * self.fused[best.id] * quality)
-        has_title = not best.title or best.heading.partition(" > ")[0] == best.title
-        shown = (passage.start + part.first, passage.start + part.last) if passage.is_of_file else (0, 0)
+        # A share of the question that was found lowers all scores.
+        most = 0.0 if self.cosines else max(words.sums.values(), default=0.0)
+        root = math.sqrt(2 * self.fused[best.id] * (most / (most + words.mass) if most else 1.0))
         return Hit(
             path=best.path,
             start_line=passage.start,
             end_line=passage.end,
-            shown=shown,
+            shown=(passage.start + first, passage.start + last) if passage.is_of_file else (0, 0),
             score=round(root / (root + 1), fusion.DECIMALS),
             vector_score=self.cosines.get(best.id, 0.0),
             text_score=round(words.coverage(best.id), fusion.DECIMALS),
-            snippet=part.text,
+            snippet=text,
             source=best.source,
-            heading=best.heading if has_title else " > ".join(filter(None, (best.title, best.heading))),
+            heading=" > ".join(dict.fromkeys(filter(None, (best.title, *best.heading.split(" > "))))),
             also_in=tuple(copies),
-            matched=matched(part.text, words.needles),
+            matched=matched(text, words.needles),
             explanation=explanation or None,
         )
 

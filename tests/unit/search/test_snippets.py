@@ -7,20 +7,20 @@ NEEDLES = [("kestrel", 0, 0.6), ("barn", 1, 0.4)]
 def test_the_lines_that_answer_are_shown():
     lines = [*FILLER[:25], "A kestrel in the barn.", *FILLER[25:]]
 
-    part = snippet(lines, NEEDLES)
+    text, first, last = snippet(lines, NEEDLES)
 
-    assert "A kestrel in the barn." in part.text
-    assert len(part.text) <= MAX_CHARS
-    assert part.text == "\n".join(lines[part.first : part.last + 1])
+    assert "A kestrel in the barn." in text
+    assert len(text) <= MAX_CHARS
+    assert text == "\n".join(lines[first : last + 1])
     # As much stands before it as behind it.
-    assert 18 < part.first < 25 < part.last < 33
+    assert 18 < first < 25 < last < 33
 
 
 def test_front_matter_is_shown_where_a_word_stands_only_there():
     lines = ["---", "title: Kestrel", "---", "", *FILLER]
 
-    assert snippet(lines, NEEDLES).text.startswith("---")
-    assert snippet([*lines, "The kestrel."], [NEEDLES[0]]).first > 3
+    assert snippet(lines, NEEDLES)[0].startswith("---")
+    assert snippet([*lines, "The kestrel."], [NEEDLES[0]])[1] > 3
 
 
 def test_matched_words_are_those_of_the_snippet_in_any_form():

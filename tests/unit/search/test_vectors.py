@@ -43,7 +43,9 @@ def test_both_backends_give_the_same_hits(filled, opened, question, options):
         assert (mine.score, mine.vector_score) == pytest.approx(scores, abs=2e-6)
     for index, has_matrix in ((by_matrix, True), (by_rows, False)):
         with index.snapshot():
-            assert (index.comparison(filled.active, bytes(128)).matrix is None) is not has_matrix
+            assert (
+                index.comparison(filled.active, filled.active.id, bytes(128)).matrix is None
+            ) is not has_matrix
 
 
 @needs_vec
