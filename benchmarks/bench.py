@@ -15,7 +15,7 @@ from benchmarks.children import memline, run
 from memline.shared.embedders.choice import choose
 from memline.shared.index import meta
 from memline.shared.index.driver import INDEX
-from memline.shared.index.rows import LearnedCaps, VectorRow
+from memline.shared.index.rows import VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import model_change
 from memline.shared.sync.plan import CHUNKING_VERSION
@@ -102,7 +102,7 @@ def _fill(place: Place) -> None:
         made = unit_vectors(len(hashes))
         for first in range(0, len(hashes), _ROWS):
             rows = [VectorRow(hash=digest, vector=next(made)) for digest in hashes[first : first + _ROWS]]
-            writer.store_vectors(choice.identity, "", rows, LearnedCaps())
+            writer.store_vectors(choice.identity, "", rows)
 
 
 def unit_vectors(count: int, *, seed: int = 7, dims: int = DIMS) -> Iterator[bytes]:

@@ -41,7 +41,7 @@ from memline.shared.index.driver import (
     shorten_log,
     transaction,
 )
-from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
+from memline.shared.index.rows import FileRow, VectorRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health, jobs, leases, model_change
 from memline.shared.scheduling.budget import Budget, Charge
@@ -200,11 +200,11 @@ class IndexWriter:
         return kinds
 
     def store_vectors(
-        self, identity: Identity, lease: str, rows: Sequence[VectorRow], learned: LearnedCaps
+        self, identity: Identity, lease: str, rows: Sequence[VectorRow], learned: RequestCaps | None = None
     ) -> int:
         """Store vectors, and search the new model when they complete it; returns how many were new."""
         with self.session() as (connection, now):
-            stored = leases.store_vectors(self.accounts, identity, lease, rows, learned, now)
+            stored = leases.store_vectors(self.accounts, identity, lease, rows, now, learned=learned)
             row = identities.by_key(connection, identity.key) if any(row.tokens for row in rows) else None
             if row is not None:
                 token_rows.fit(connection, row.id)
@@ -247,11 +247,16 @@ class IndexWriter:
         return new
 
     def record_failure(
-        self, identity: Identity, lease: str, hashes: Sequence[bytes], failure: Failure, learned: LearnedCaps
+        self,
+        identity: Identity,
+        lease: str,
+        hashes: Sequence[bytes],
+        failure: Failure,
+        learned: RequestCaps | None = None,
     ) -> None:
         """Record why texts got no vector; see `shared.scheduling.leases.record_failure`."""
         with self.session() as (connection, now):
-            leases.record_failure(self.accounts, identity, lease, hashes, failure, learned, now)
+            leases.record_failure(self.accounts, identity, lease, hashes, failure, now, learned=learned)
             self._settle(connection, now)
 
     def lease(

@@ -15,9 +15,9 @@ from memline.shared.errors import (
     QueueError,
 )
 from memline.shared.index.accounts import account_id
-from memline.shared.index.rows import LearnedCaps, VectorRow
+from memline.shared.index.rows import VectorRow
 from memline.shared.logs import Log
-from memline.shared.providers import PROVIDERS
+from memline.shared.providers import PROVIDERS, RequestCaps
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import AgentNotConfigured, EmbedTexts, Failed, StoreVectors
 from memline.shared.scheduling import leases, limits
@@ -167,12 +167,7 @@ def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcom
         vectors=vectors,
         failed=sorted(failed, key=lambda each: _is_wait(each[1])),
         no_results=not vectors and not outcome.is_provider_well,
-        learned=LearnedCaps(
-            max_rows=outcome.max_rows,
-            max_tokens=outcome.max_tokens,
-            quick_rows=outcome.quick_rows,
-            error_rows=outcome.error_rows,
-        ),
+        learned=RequestCaps(max_rows=outcome.max_rows, max_tokens=outcome.max_tokens),
         usage=Usage(tokens=outcome.used_tokens, paid_calls=outcome.paid_calls),
     )
 
@@ -183,7 +178,7 @@ def _send(
     vectors: tuple[VectorRow, ...] = (),
     failed: Sequence[tuple[Sequence[int], ProviderError]] = (),
     no_results: bool = False,
-    learned: LearnedCaps | None = None,
+    learned: RequestCaps | None = None,
     usage: Usage | None = Usage(),  # noqa: B008
 ) -> None:
     """Tell the store worker what came of a request; `failed` has its texts by index.
@@ -209,7 +204,7 @@ def _send(
             lease=request.lease,
             vectors=vectors,
             failed=tuple(rows),
-            learned=learned or LearnedCaps(),
+            learned=learned,
             usage=usage,
         )
     )

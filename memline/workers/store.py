@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index.rows import LearnedCaps
 from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
@@ -74,7 +73,7 @@ def store_vectors(message: StoreVectors) -> None:
         writer.settle(identity, message.lease, message.usage)
     for each in message.failed:
         writer.record_failure(identity, message.lease, each.hashes, each.failure, learned)
-        learned = LearnedCaps()
+        learned = None
     if message.vectors:
         writer.store_vectors(identity, message.lease, message.vectors, learned)
     _switch_if_needed(context, message.agent, identity)

@@ -10,7 +10,7 @@ from memline.shared.index import identities, vectors
 from memline.shared.index.chunks import text_hash
 from memline.shared.index.driver import scalar
 from memline.shared.index.matrix import VectorMatrix
-from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
+from memline.shared.index.rows import Chunk, FileRow, VectorRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health, jobs, model_change
 from memline.shared.scheduling.leases import Failure
@@ -59,13 +59,13 @@ def answer(writer, requests):
     """Store the right vector for every text of the requests."""
     for request in requests:
         rows = [VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in request.texts]
-        writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
+        writer.store_vectors(request.identity, request.lease, rows)
 
 
 def fail(writer, request, kind, *, retry_after_s=None):
     failure = Failure(kind=kind, error=f"it was {kind}", action="do something", retry_after_s=retry_after_s)
     hashes = [text.hash for text in request.texts]
-    writer.record_failure(request.identity, request.lease, hashes, failure, LearnedCaps())
+    writer.record_failure(request.identity, request.lease, hashes, failure)
 
 
 def fail_all(writer, error):

@@ -32,7 +32,7 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import FAILURES, LOST, PARTIAL, Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.identities import IdentityRow
-from memline.shared.index.rows import LearnedCaps, VectorRow
+from memline.shared.index.rows import VectorRow
 from memline.shared.scheduling import health, leases, model_change
 from memline.shared.scheduling.budget import BATCH, Budget, Charge, day_of
 
@@ -287,7 +287,7 @@ class Life(msgspec.Struct, kw_only=True):
         usual = max(sizes, key=sizes.__getitem__, default=0)
         if good := [row for row in piece if len(row.vector) == usual]:
             now, identity = self.clock.now(), self.model.identity
-            leases.store_vectors(self.accounts, identity, self.token, good, LearnedCaps(), now)
+            leases.store_vectors(self.accounts, identity, self.token, good, now)
         return {row.hash.hex(): row.hash for row in piece if len(row.vector) != usual}
 
     @property

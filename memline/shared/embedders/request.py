@@ -36,9 +36,6 @@ MAX_BAD_TEXTS = 8
 REFERENCE = "memory"
 REFERENCE_TRIES = 2
 
-#: An answer within this part of the time limit is quick: one for twice as many texts comes in time.
-QUICK_SHARE = 0.25
-
 _SERVER_HINT = "check the model behind this address, then run: memline queue resume"
 _SLOW_HINT = "raise memorySearch.remote.timeoutSeconds if this server needs longer for one text"
 
@@ -58,13 +55,9 @@ class Outcome(msgspec.Struct, kw_only=True):
     failures: list[tuple[int, ProviderError]] = []
     #: Why the remaining texts have nothing yet; None when none remain.
     error: ProviderError | None = None
-    #: Texts of the call that ended with `error`; 0 where it was not sent.
-    error_rows: int = 0
     #: Texts and tokens of coming requests, as answers named or showed them; 0 when nothing was learned.
     max_rows: int = 0
     max_tokens: int = 0
-    #: Most texts of a call that was answered within `QUICK_SHARE` of the time limit; 0: none was.
-    quick_rows: int = 0
     #: `REFERENCE` got its vector: what failed is the fault of the texts, or of how many.
     is_provider_well: bool = False
     #: Attempts that may have been paid for, and their tokens: the provider's own `usage`, else the estimate.
@@ -111,8 +104,6 @@ class Request:
         """Embed the texts, as many as the provider takes. Raises no ProviderError."""
         outcome = self._outcome
         outcome.error = self._send_all()
-        if outcome.error is None:
-            outcome.error_rows = 0
         outcome.failures.sort(key=lambda failure: failure[0])
         if any(isinstance(failure, ProviderTooBig) for _, failure in outcome.failures):
             # A text that is too big alone shows that the cap is one of a text, not of a request.
@@ -138,15 +129,15 @@ class Request:
                 self._parts.appendleft((first + self._cap, end))
                 end = first + self._cap
             calls += 1
-            self._outcome.error_rows = 0
             try:
                 self._before_call(self._texts[first:end])
-                self._outcome.error_rows = end - first
+            except ProviderError as failure:
+                return failure
+            try:
                 self._ask(first, end)
             except ProviderError as failure:
                 last = failure
-                error = self._judge(first, end, failure) if self._outcome.error_rows else failure
-                if error is not None:
+                if (error := self._judge(first, end, failure)) is not None:
                     return error
         return None
 
@@ -161,11 +152,8 @@ class Request:
 
     def _ask(self, first: int, end: int) -> None:
         """Embed one part. Raises a ProviderError."""
-        began = self._clock.now()
         self._outcome.vectors[first:end] = self._call(self._texts[first:end], self._max_attempts)
         self._largest_good = max(self._largest_good, end - first)
-        if self._clock.now() - began <= QUICK_SHARE * self._timeout_s:
-            self._outcome.quick_rows = max(self._outcome.quick_rows, end - first)
 
     def _call(self, texts: Sequence[str], max_attempts: int) -> list[bytes]:
         """Make one call. Raises a ProviderError, and counts what it may cost all the same."""

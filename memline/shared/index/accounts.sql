@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS health (
     action TEXT NOT NULL,
     max_rows INTEGER NOT NULL,
     max_tokens INTEGER NOT NULL,
-    quick_answers INTEGER NOT NULL,
+    full_answers INTEGER NOT NULL,
     limited_rows INTEGER NOT NULL,
     PRIMARY KEY (account, model, mode)
 ) STRICT;

@@ -65,14 +65,3 @@ class VectorRow(msgspec.Struct, frozen=True, kw_only=True):
     vector: bytes
     #: Vectors of its tokens, as `shared.embedders.token_vectors` packs them; empty without a local model.
     tokens: bytes = b""
-
-
-class LearnedCaps(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request taught about the size of the next ones, in texts and tokens; 0 is nothing."""
-
-    #: Texts and tokens that fit, as the provider says or as larger requests showed.
-    max_rows: int = 0
-    max_tokens: int = 0
-    #: Texts of the largest call that was answered quickly, and of the call that ended the request.
-    quick_rows: int = 0
-    error_rows: int = 0

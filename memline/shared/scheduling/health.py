@@ -22,7 +22,7 @@ import msgspec
 from memline.shared.config.schema import Batch
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.rows import LearnedCaps
+from memline.shared.providers import RequestCaps
 
 #: The modes of a provider.
 REQUESTS = "requests"
@@ -35,8 +35,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 2.0
 #: Opens in a row after which a provider fails for good: its fallback takes over, and `memline index` ends.
 FOR_GOOD = 2
 
-#: Quick answers to requests of the largest size after which that size doubles, and a size that is forgotten,
-#: since no provider takes larger requests.
+#: Requests of the largest size that work until that size doubles, and a size that is forgotten, since no
+#: provider takes larger requests.
 GROW_AFTER, MAX_ROWS = 32, 2_048
 
 #: Seconds that a wait may last. What lies further ahead was written before the clock was set back.
@@ -83,8 +83,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     #: Texts and tokens of a request at most, as answers taught; 0: what the provider documents.
     max_rows: int = 0
     max_tokens: int = 0
-    #: Quick answers to requests of `max_rows` texts since that changed.
-    quick_answers: int = 0
+    #: Requests of `max_rows` texts that worked since that changed.
+    full_answers: int = 0
     #: Texts of the last request that met a limit of texts a minute, while nothing has worked since.
     limited_rows: int = 0
     #: Whether a person paused it, for this index.
@@ -138,7 +138,7 @@ def failed(
         # It was in flight together with the one that began the pause or the rest: the same trouble.
         return was
     halved = rows // 2 if rows > 1 and was.failures else was.max_rows
-    was = _replace(was, failures=was.failures + 1, reason=error, action=action, quick_answers=0)
+    was = _replace(was, failures=was.failures + 1, reason=error, action=action, full_answers=0)
     if was.paused or was.failures >= rules.max_failures:
         return _opened(was, rules, now)
     pause_s = FIRST_PAUSE_S * 2.0 ** (was.failures - 1) if rules.pauses else 0.0
@@ -172,7 +172,7 @@ def asked_to_wait(
         opened = failed(was, REQUEST_RULES, error, "", now)
         return _replace(opened, retry_at=max(opened.retry_at, after.retry_at))
     if is_again:
-        return _replace(after, max_rows=tighter(was.max_rows, rows // 2), limited_rows=0, quick_answers=0)
+        return _replace(after, max_rows=tighter(was.max_rows, rows // 2), limited_rows=0, full_answers=0)
     return _replace(after, limited_rows=rows)
 
 
@@ -186,23 +186,27 @@ def unsent(was: Health, seconds: float, error: str, now: float, *, is_probe: boo
     return _waiting(was, seconds, error, now, replaces_reason=not was.reason) if seconds else was
 
 
-def learned(was: Health, sizes: LearnedCaps) -> Health:
-    """Return the health with what a request taught about the size of the next ones."""
-    rows = tighter(was.max_rows, sizes.max_rows)
-    after = _replace(was, max_rows=rows, max_tokens=tighter(was.max_tokens, sizes.max_tokens))
-    if rows != was.max_rows or not rows or sizes.quick_rows < rows:
-        return _replace(after, quick_answers=0) if rows != was.max_rows else after
-    if was.quick_answers + 1 < GROW_AFTER:
-        return _replace(after, quick_answers=was.quick_answers + 1)
-    return _replace(after, max_rows=2 * rows if 2 * rows < MAX_ROWS else 0, quick_answers=0)
+def learned(was: Health, caps: RequestCaps | None) -> Health:
+    """Return the health with what a request taught about the size of the next ones; 0 is nothing."""
+    if caps is None:
+        return was
+    rows = tighter(was.max_rows, caps.max_rows)
+    full_answers = was.full_answers if rows == was.max_rows else 0
+    max_tokens = tighter(was.max_tokens, caps.max_tokens)
+    return _replace(was, max_rows=rows, max_tokens=max_tokens, full_answers=full_answers)
 
 
-def worked(was: Health) -> Health:
-    """Return the health after a good answer."""
+def worked(was: Health, rows: int = 0) -> Health:
+    """Return the health after a good answer for so many texts."""
     retry_at = 0.0 if was.paused else was.retry_at
-    return _replace(
+    after = _replace(
         was, failures=0, opens=0, since=0.0, reason="", action="", limited_rows=0, retry_at=retry_at
     )
+    if not was.max_rows or rows < was.max_rows:
+        return after
+    if was.full_answers + 1 < GROW_AFTER:
+        return _replace(after, full_answers=was.full_answers + 1)
+    return _replace(after, max_rows=2 * was.max_rows if 2 * was.max_rows < MAX_ROWS else 0, full_answers=0)
 
 
 def on_trial(was: Health, rules: Rules) -> Health:
@@ -308,7 +312,7 @@ def resume(accounts: Accounts, provider: str, mode: str, *, rules: Rules = REQUE
     def change(was: Health) -> Health:
         tried = on_trial(was, rules)
         failures = max(tried.failures, 1) if was.retry_at else tried.failures
-        sizes = {"max_rows": 0, "max_tokens": 0, "quick_answers": 0, "limited_rows": 0}
+        sizes = {"max_rows": 0, "max_tokens": 0, "full_answers": 0, "limited_rows": 0}
         return _replace(tried, retry_at=0.0, failures=failures, **sizes)
 
     update(accounts, provider, mode, change)

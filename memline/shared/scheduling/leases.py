@@ -23,7 +23,7 @@ from memline.shared.index import batches, identities, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import json_ids, scalar, transaction
 from memline.shared.index.identities import IdentityRow
-from memline.shared.index.rows import LearnedCaps, TextRow, VectorRow
+from memline.shared.index.rows import TextRow, VectorRow
 from memline.shared.index.vectors import TEXT_ATTEMPTS
 from memline.shared.providers import PROVIDERS, RequestCaps
 from memline.shared.scheduling import health, jobs
@@ -233,8 +233,9 @@ def store_vectors(
     identity: Identity,
     lease: str,
     rows: Sequence[VectorRow],
-    learned: LearnedCaps,
     now: float,
+    *,
+    learned: RequestCaps | None = None,
 ) -> int:
     """Store vectors; returns how many were new.
 
@@ -261,7 +262,7 @@ def store_vectors(
             after = health.learned(was, learned)
             if error:
                 return health.failed(after, health.REQUEST_RULES, error, _MODEL_CHANGED, now)
-            return health.worked(after) if good else after
+            return health.worked(after, len(good)) if good else after
 
         if not is_batch:
             health.update(accounts, identity.provider, health.REQUESTS, change)
@@ -276,8 +277,9 @@ def record_failure(
     lease: str,
     hashes: Sequence[bytes],
     failure: Failure,
-    learned: LearnedCaps,
     now: float,
+    *,
+    learned: RequestCaps | None = None,
 ) -> None:
     """Defer texts, stop the provider, or mark the texts failed, by the kind of the failure."""
     connection = accounts.index
@@ -291,10 +293,10 @@ def record_failure(
         reason = f"{failure.error}; {failure.action}" if is_told else failure.error
         vectors.take_back(connection, row.id, lease, hashes, reason, now, attempts=attempts)
         close_lease(connection, lease)
-        limited_rows = learned.error_rows if PROVIDERS[identity.provider].counts_texts else 0
+        limited_rows = len(hashes) if PROVIDERS[identity.provider].counts_texts else 0
 
         def change(was: Health) -> Health:
-            return _after(health.learned(was, learned), failure, learned.error_rows, limited_rows, now)
+            return _after(health.learned(was, learned), failure, len(hashes), limited_rows, now)
 
         if not batches.count(connection, lease):
             health.update(accounts, identity.provider, health.REQUESTS, change)

@@ -11,7 +11,7 @@ from memline.shared.index import bits, identities, vectors
 from memline.shared.index.chunks import text_hash
 from memline.shared.index.driver import load_vec, open_reader
 from memline.shared.index.matrix import VectorMatrix
-from memline.shared.index.rows import LearnedCaps, VectorRow
+from memline.shared.index.rows import VectorRow
 from memline.shared.scheduling import model_change
 from memline.shared.search.search_index import Comparison
 from tests.support.index_rows import MODEL_A, MODEL_B, answer, file_row, lease_all, retarget, vector_of
@@ -114,7 +114,7 @@ def store(writer, rows, name, at):
     stored = [
         VectorRow(hash=text_hash(text), vector=row.tobytes()) for text, row in zip(texts, rows, strict=True)
     ]
-    writer.store_vectors(MODEL_A, "", stored, LearnedCaps())
+    writer.store_vectors(MODEL_A, "", stored)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 
 from memline.shared.embedders import token_vectors
 from memline.shared.index import identities, token_rows, vectors
-from memline.shared.index.rows import LearnedCaps, VectorRow
+from memline.shared.index.rows import VectorRow
 from tests.support.index_rows import MODEL_A, file_row, lease_all, stored_tokens, vector_of
 
 DIMS = 96
@@ -29,7 +29,7 @@ def store(writer):
             VectorRow(hash=each.hash, vector=vector_of(each.text), tokens=tokens_of(each.text))
             for each in request.texts
         ]
-        writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
+        writer.store_vectors(request.identity, request.lease, rows)
 
 
 def test_a_vector_takes_its_token_vectors_along_when_it_goes(searched):

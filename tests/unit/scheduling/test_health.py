@@ -5,7 +5,6 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health
@@ -90,17 +89,17 @@ def test_a_single_text_that_a_limit_refuses_again_is_a_failure():
     assert health.asked_to_wait(once, 1, "429", NOW + 2, rows=1).failures == 1
 
 
-def test_a_learned_size_doubles_after_quick_answers_and_is_forgotten_when_it_is_large():
-    state = health.learned(Health(), LearnedCaps(max_rows=64, max_tokens=500))
+def test_a_learned_size_doubles_after_full_requests_and_is_forgotten_when_it_is_large():
+    state = health.learned(Health(), RequestCaps(max_rows=64, max_tokens=500))
     assert (state.max_rows, state.max_tokens) == (64, 500)
 
     for _ in range(GROW_AFTER):
-        state = health.learned(state, LearnedCaps(quick_rows=64))
+        state = health.worked(state, 64)
     assert state.max_rows == 128
-    assert health.learned(state, LearnedCaps(quick_rows=64)) == state
+    assert health.worked(state, 64) == state
 
     for _ in range(4 * GROW_AFTER):
-        state = health.learned(state, LearnedCaps(quick_rows=2_000))
+        state = health.worked(state, 2_000)
     assert state.max_rows == 0
 
 
@@ -129,8 +128,7 @@ def lease(writer):
 def fail(writer, request, kind):
     failure = Failure(kind=kind, error=FAILED, is_probe=request.is_probe)
     hashes = [text.hash for text in request.texts]
-    sizes = LearnedCaps(error_rows=len(hashes))
-    writer.record_failure(request.identity, request.lease, hashes, failure, sizes)
+    writer.record_failure(request.identity, request.lease, hashes, failure)
 
 
 def test_after_a_failure_one_request_goes_ahead_of_the_others(pair, clock):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from memline.shared.embedders.choice import Choice
 from memline.shared.index import identities, vectors
-from memline.shared.index.rows import LearnedCaps, VectorRow
+from memline.shared.index.rows import VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import jobs, model_change
 from tests.support.index_rows import (
@@ -86,9 +86,8 @@ def test_search_stays_with_the_old_model_when_many_texts_fail_under_the_new(writ
     retarget(writer, MODEL_B)
     (request,) = lease_all(writer)
     first = request.texts[0]
-    writer.store_vectors(
-        MODEL_B, request.lease, [VectorRow(hash=first.hash, vector=vector_of(first.text))], LearnedCaps()
-    )
+    stored = VectorRow(hash=first.hash, vector=vector_of(first.text))
+    writer.store_vectors(MODEL_B, request.lease, [stored])
     fail(writer, request, "refused")
 
     assert active_model(writer) == "a"

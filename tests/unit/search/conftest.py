@@ -8,7 +8,7 @@ from memline.shared.config.schema import Query
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.protocol import LateVector
 from memline.shared.index import identities
-from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
+from memline.shared.index.rows import FileRow, VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.search_index import SearchIndex
@@ -65,7 +65,7 @@ class Notes:
                     VectorRow(hash=row.hash, vector=vector, tokens=tokens_of(row.text) if has_tokens else b"")
                     for row, vector in zip(request.texts, found, strict=True)
                 ]
-                self.writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
+                self.writer.store_vectors(request.identity, request.lease, rows)
         self.active = identities.active(self.writer.connection)
 
     def question(self, text):
