@@ -37,7 +37,7 @@ from memline.shared.errors import (
 from memline.shared.finding import NOTE, Finding
 from memline.shared.findings.answerer import Answerer
 from memline.shared.index import driver
-from memline.shared.search.request import SearchRequest, from_workspace, search_request
+from memline.shared.search.request import SearchRequest, search_request
 from memline.shared.search.results import Answer
 from memline.shared.sources.paths import is_storable
 from memline.shared.sources.reading import Excerpt
@@ -210,10 +210,8 @@ class Memory:
 
     def ask(self, request: SearchRequest) -> Answer:
         """Answer a request, as `search` does."""
-        where = str(self.settings.workspace)
-        request = from_workspace(request, where)
         answer = self._qmd.ask(request, self._ask) if self._qmd else self._ask(request)
-        return replace(answer, workspace=where)
+        return replace(answer, workspace=str(self.settings.workspace))
 
     def _ask(self, request: SearchRequest, met: tuple[Finding, ...] = ()) -> Answer:
         """Answer a request from the index; `met`: what was met before."""

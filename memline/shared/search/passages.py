@@ -9,12 +9,12 @@ in notes.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, chain, islice
+from itertools import accumulate, islice
 
 from memline.shared.search.matches import Row
-from memline.shared.search.scorer import places
+from memline.shared.search.scorer import best_run, places
 from memline.shared.search.terms import Needle, plain, stem
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.tokens import has_dense, weighted_length
@@ -99,10 +99,18 @@ def snippet(lines: Sequence[str], needles: Sequence[Needle]) -> tuple[str, int, 
     sizes = [len(line) + 1 for line in lines]
     first, last = 0, len(lines)
     if skipped or sum(sizes) > MAX_CHARS:
-        evidence = _evidence(lines, needles)
-        if {*chain(*evidence[:skipped])} - {*chain(*evidence[skipped:])} or not any(lines[skipped:]):
+        words, ends = _places(lines, needles), [*accumulate(sizes)]
+        below = {label for at, label in words if at >= skipped}
+        if not below.issuperset(label for _, label in words) or not any(lines[skipped:]):
             skipped = 0
-        first, last = _best_run(sizes, evidence, skipped)
+        runs = [
+            (ends[at] - sizes[at], ends[at], label, worth)
+            for (at, label), worth in words.items()
+            if at >= skipped
+        ]
+        _, begin, end = best_run(runs, MAX_CHARS + 1, AGAIN)
+        first = bisect_right(ends, begin) if runs else skipped
+        last = bisect_left(ends, end) + 1 if runs else skipped + 1
     # What stands around it, as much on both sides.
     room, is_wider = MAX_CHARS + 1 - sum(sizes[first:last]), True
     while is_wider:
@@ -134,33 +142,14 @@ def matched(text: str, needles: Sequence[Needle]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _evidence(lines: Sequence[str], needles: Sequence[Needle]) -> list[dict[str, float]]:
-    """List what each line has of the terms."""
-    bare = plain("\n".join(lines))
+def _places(lines: Sequence[str], needles: Sequence[Needle]) -> dict[tuple[int, str], float]:
+    """Return what each term is worth in each line that it stands in, by number and label."""
+    bare, words = plain("\n".join(lines)), dict[tuple[int, str], float]()
     ends = [*accumulate(len(line) + 1 for line in bare.split("\n"))]
-    evidence: list[dict[str, float]] = [{} for _ in lines]
     for at, label, worth in places(bare, needles):
-        mine = evidence[bisect_right(ends, at)]
-        mine[label] = max(worth, mine.get(label, 0.0))
-    return evidence
-
-
-def _best_run(sizes: Sequence[int], evidence: Sequence[dict[str, float]], skipped: int) -> tuple[int, int]:
-    """Return where the run with most evidence begins and ends: at its first and last lines with any."""
-    best, run = 0.0, (skipped, skipped + 1)
-    marked = [at for at in range(skipped, len(sizes)) if evidence[at]]
-    for place, first in enumerate(marked):
-        worth, seen = 0.0, dict[str, float]()
-        for at in marked[place:]:
-            if at > first and sum(sizes[first : at + 1]) > MAX_CHARS + 1:
-                break
-            for term, share in evidence[at].items():
-                most = seen.get(term, 0.0)
-                worth += share * AGAIN + max(0.0, share - most) * (1.0 - AGAIN)
-                seen[term] = max(most, share)
-            if round(worth, 6) > best:
-                best, run = round(worth, 6), (first, at + 1)
-    return run
+        place = bisect_right(ends, at), label
+        words[place] = max(worth, words.get(place, 0.0))
+    return words
 
 
 def _cut(line: str, needles: Sequence[Needle]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from datetime import date
 from sqlite3 import Connection
@@ -10,7 +11,6 @@ from unicodedata import normalize
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import replace
 
 from memline.shared.errors import BadRequest, not_utf_8
 from memline.shared.sources.about import tag_key
@@ -18,9 +18,14 @@ from memline.shared.sources.dates import Days, day_of_time, parse_bound
 from memline.shared.sources.paths import compile_pattern, is_private, is_storable
 
 # The days that a file says: those of the messages of a transcript, or that of a note.
-_FIRST, _LAST = "coalesce(nullif(first_day, ''), day)", "coalesce(nullif(last_day, ''), day)"
-_FILES = f"SELECT id, path, source, mtime_ns, {_FIRST}, {_LAST} FROM files ORDER BY id"
-_OF_DAYS = f"SELECT id FROM files WHERE {_LAST} >= ? AND {_FIRST} <= ? AND {_FIRST} <> '' ORDER BY day, path"
+_FIRST, _LAST = "nullif(first_day, ''), nullif(day, '')", "nullif(last_day, ''), nullif(day, '')"
+_OF_DAYS = f"SELECT id FROM files WHERE coalesce({_LAST}) >= ? AND coalesce({_FIRST}) <= ? ORDER BY day, path"
+_WRITTEN = "date(mtime_ns / 1000000000, 'unixepoch', 'localtime')"
+_FILES = (
+    "SELECT id, path FROM files WHERE ?1 IN ('', source)"
+    " AND (?2 = '[]' OR source IN (SELECT value FROM json_each(?2)))"
+    f" AND coalesce({_LAST}, {_WRITTEN}) >= ?3 AND coalesce({_FIRST}, {_WRITTEN}) <= ?4 ORDER BY id"
+)
 # The character behind a slash ends what begins with it.
 _TAGGED = "SELECT file_id FROM tags WHERE tag = ?1 OR tag >= ?1 || '/' AND tag < ?1 || '0'"
 
@@ -99,15 +104,6 @@ def _matcher(glob: str) -> Callable[[str], bool]:
     return lambda path: pattern.matches(path) or literal in (path, is_name and path.rpartition("/")[2])
 
 
-def from_workspace(request: SearchRequest, workspace: str) -> SearchRequest:
-    """Return a request whose full paths below the workspace begin there: many commands show full paths."""
-    root = f"{workspace.rstrip('/')}/"
-    path, exclude = (
-        glob[len(root) - 1 :] if glob.startswith(root) else glob for glob in (request.path, request.exclude)
-    )
-    return replace(request, path=path, exclude=exclude)
-
-
 def today_of(request: SearchRequest, now: float) -> date:
     """Return the day on which a question is asked."""
     return date.fromisoformat(request.today) if request.today else day_of_time(now)
@@ -124,25 +120,17 @@ def files_within(
     connection: Connection, request: SearchRequest, bounds: tuple[date, date], sources: tuple[str, ...] = ()
 ) -> list[int]:
     """List the ids of the files that pass, ascending; `sources` may be searched at all, all when empty."""
-    is_wanted, is_unwanted = _matcher(request.path), _matcher(request.exclude)
+    is_wanted, is_unwanted = _matcher(request.path or "**/*"), _matcher(request.exclude)
     tagged = [files_of_tag(connection, tag_key(tag)) for tag in request.tags]
-    begin, end = map(str, bounds)
-    is_dated, passing = bounds != (date.min, date.max), list[int]()
-    for file_id, path, source, mtime_ns, first, last in connection.execute(_FILES):
-        name = normalize("NFC", path.lstrip("/"))
-        if is_dated and not first:
-            first = last = str(day_of_time(mtime_ns / 1e9))
-        if (
-            request.source in ("", source)
-            and (not sources or source in sources)
-            and (request.private or not is_private(path))
-            and (not request.path or is_wanted(name))
-            and not (request.exclude and is_unwanted(name))
-            and all(file_id in each for each in tagged)
-            and not (is_dated and (last < begin or first > end))
-        ):
-            passing.append(file_id)
-    return passing
+    rows = connection.execute(_FILES, (request.source, json.dumps(sources), *map(str, bounds)))
+    return [
+        file_id
+        for file_id, path in rows
+        if (request.private or not is_private(path))
+        and is_wanted(name := normalize("NFC", path.lstrip("/")))
+        and not (request.exclude and is_unwanted(name))
+        and all(file_id in each for each in tagged)
+    ]
 
 
 def files_of_tag(connection: Connection, tag: str) -> set[int]:

@@ -53,9 +53,9 @@ NAMED_POOL, NAMED, NAMED_CHUNKS = 400, 100, 20
 #: What words that stand together add, within how many characters, and for how many of the best chunks.
 NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 20
 
-#: Lists: the best chunks that may be one, links to be one, the share of a chunk's words that an item has to
-#: hold, and the share of the best name from which on the page itself is meant.
-LISTS, ITEMS, MOST_OF_LIST, NAMED_WELL = 3, 3, 0.7, 0.6
+#: Lists: the best chunks that may be one, links to be one, and the share of a chunk's words that an item has
+#: to hold.
+LISTS, ITEMS, MOST_OF_LIST = 3, 3, 0.7
 
 #: Lifts: the question is the title, an alias or the path of a file; it is only its first heading, or its file
 #: name below another heading; this is the only file that holds an id of it.
@@ -65,7 +65,6 @@ WHOLE, PART, ID = 1.0, 0.3, 0.5
 #: is asked. A tag that is asked for: more than all others together.
 DAY, DAY_ALONE, TAG = 1.0, 2.0, 4.0
 
-_OF_PATH = "SELECT json_array(id) FROM files WHERE path = ?"
 _NAMED = (
     "SELECT file_id, path, files.names,"
     " (SELECT title FROM names AS first WHERE first.file_id = files.id AND first.title <> '')"
@@ -90,7 +89,7 @@ def score(matches: Matches, question: Question, files: str | None, pool: int) ->
     for row in words.rows:
         words.sums[row] *= 1 + NEAR * near(words.rows[row].text, words.needles)
     for row in nlargest(LISTS, words.sums, key=words.sums.__getitem__):
-        _add_described(matches, words, names, words.rows[row], files, among)
+        _add_described(matches, words, words.rows[row], files, among)
     return words
 
 
@@ -109,16 +108,31 @@ def places(text: str, needles: Sequence[Needle]) -> list[tuple[int, str, float]]
 
 def near(text: str, needles: Sequence[Needle]) -> float:
     """Return the most that the terms within WINDOW characters of a text are worth."""
-    found, most = places(plain(text), needles), 0.0
-    for first, (start, _, _) in enumerate(found):
-        best: dict[str, float] = {}
-        for at, label, worth in islice(found, first, None):
-            if at > start + WINDOW:
+    return best_run([(at, at, label, worth) for at, label, worth in places(plain(text), needles)], WINDOW)[0]
+
+
+def best_run(
+    places: Sequence[tuple[int, int, str, float]], most: int, again: float = 0.0
+) -> tuple[float, int, int]:
+    """Find the run of places, each from a start to an end, within `most` characters that is worth most.
+
+    `again`: what a term counts when it is seen again, as a share of the first time. Returns what the run is
+    worth, its start and its end; of several the first and shortest.
+    """
+    best = 0.0, 0, 0
+    for first, (start, *_) in enumerate(places):
+        worth, known = 0.0, dict[str, float]()
+        for _, end, label, each in islice(places, first, None):
+            if known and end > start + most:
                 break
-            if worth > best.get(label, 0.0):
-                best[label] = worth
-        most = max(most, sum(best.values()))
-    return most
+            new = each - known.get(label, 0.0)
+            if new > 0.0:
+                known[label] = each
+                worth += new * (1.0 - again)
+            worth += each * again
+            if worth > best[0] + 1e-9:
+                best = worth, start, end
+    return best
 
 
 def _best(sums: Mapping[int, float], count: int) -> list[int]:
@@ -170,23 +184,16 @@ def _names(matches: Matches, lookups: Sequence[Lookup], files: str | None) -> di
 
 
 def _add_described(
-    matches: Matches,
-    words: Words,
-    names: Mapping[int, float],
-    row: Row,
-    files: str | None,
-    among: set[int] | None,
+    matches: Matches, words: Words, row: Row, files: str | None, among: set[int] | None
 ) -> None:
     """Give the sum of a list to the note that its best item describes: an index page, a map of contents.
 
     An item such as `- [Boat](boat.md): broker, policy and renewal` says what another note is about, often in
     words that the note itself has not (.78 against .27 on a set with index pages). A note of a day has no
-    lists: a log says what happened. Neither is one that is named itself.
+    lists: a log says what happened.
     """
     has_links = any(sign in row.text for sign in ("](", "[[", "href="))
     if not has_links or row.source != MEMORY or row.day:
-        return
-    if names.get(row.file_id, 0.0) > NAMED_WELL * max(names.values(), default=0.0) > 0:
         return
     items = described(row.text)
     shares = [near(item, words.needles) for _, item in items]
@@ -196,9 +203,8 @@ def _add_described(
     link, _ = items[shares.index(max(shares))]
     # A search that is limited may be one that does not see private notes.
     resolver = Resolver(matches.connection, private=files is None)
-    target = scalar(
-        matches.connection, _OF_PATH, resolver.note(link.target, is_path=link.is_path, of=row.path)
-    )
+    path = resolver.note(link.target, is_path=link.is_path, of=row.path)
+    target = scalar(matches.connection, "SELECT json_array(id) FROM files WHERE path = ?", path)
     chunks = matches.chunks_of(target or "[]", NAMED_CHUNKS)
     mine = [each for each in chunks if words.terms_of(each) and (among is None or each in among)]
     if mine:

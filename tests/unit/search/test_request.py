@@ -2,7 +2,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from memline.shared.search.request import SearchRequest, day_bounds, from_workspace
+from memline.shared.search.request import SearchRequest, day_bounds
 from tests.support.clock import ManualClock
 from tests.unit.search.conftest import ask
 
@@ -43,14 +43,6 @@ def test_a_path_stays_within_a_folder_unless_it_says_otherwise(filled, index, gl
     assert passing(filled, index, path=glob) == paths
     assert passing(filled, index, exclude=glob) == {*ALL} - paths
     assert passing(filled, index, exclude=glob, path=glob) == set()
-
-
-@pytest.mark.parametrize("workspace", ["/notes", "/notes/"])
-def test_a_full_path_means_the_file_below_the_workspace(filled, index, workspace):
-    request = from_workspace(SearchRequest(query="x", path="/notes/2026-02-10.md"), workspace)
-
-    # Not the file of this name in any folder.
-    assert request.path == "/2026-02-10.md" and passing(filled, index, path=request.path) == set()
 
 
 @pytest.mark.parametrize("glob", ["caf\u00e9.md", "cafe\u0301.md", "memory/c*\u00e9.md"])
