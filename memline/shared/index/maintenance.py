@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -23,10 +22,6 @@ from memline.shared.sqlite import library
 
 #: What SQLite keeps beside a database file.
 COMPANIONS = ("-wal", "-shm", "-journal")
-
-#: Seconds to wait for readers of an old state before the WAL can be emptied, and between two attempts.
-LOG_WAIT_S = 60.0
-_ATTEMPT_EVERY_S = 0.05
 
 #: What no chunk needs: also texts that were taken out of a note by hand, whose vectors are cached.
 _UNUSED = "text_hash NOT IN (SELECT text_hash FROM chunks)"
@@ -125,17 +120,15 @@ def erase(connection: Connection) -> None:
     """Write the whole index anew without what was deleted, and empty its WAL.
 
     FTS5 keeps deleted words until its segments are merged, and a page that SQLite has split may keep a copy
-    of a row. Raises IndexFault when another process reads an old state for too long.
+    of a row. Raises IndexFault when another process reads an old state for longer than a write may wait.
     """
     with transaction(connection):
         for table in chunks.FULL_TEXT:
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
     connection.execute("VACUUM")
-    until = time.monotonic() + LOG_WAIT_S
-    while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
-        if time.monotonic() > until:
-            raise IndexFault(
-                "another process reads an old state of the index, so its log cannot be emptied",
-                hint="end the other process, then run the command again",
-            )
-        time.sleep(_ATTEMPT_EVERY_S)
+    # It waits for readers as for writers.
+    if connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+        raise IndexFault(
+            "another process reads an old state of the index, so its log cannot be emptied",
+            hint="end the other process, then run the command again",
+        )

@@ -10,7 +10,7 @@ from memline.producers.actions.backup import back_up
 from memline.producers.actions.forget import forget, targets_before, targets_of_path, targets_of_query
 from memline.shared.clock import SystemClock
 from memline.shared.errors import BadRequest, MemlineError, PathNotAllowed
-from memline.shared.index import chunks, driver
+from memline.shared.index import chunks, driver, maintenance
 from memline.shared.index_writer import IndexWriter
 from memline.shared.sync.read_file import FileReader
 from tests.support.transcripts import opening, said, sessions_folder
@@ -161,14 +161,14 @@ def test_an_open_batch_with_the_text_is_named(place, server):
     assert done.json["atProvider"] == [f"{token[:8]} at openai, file {file}"]
 
 
-def test_a_log_that_a_reader_holds_is_told(place, monkeypatch):
-    monkeypatch.setattr("memline.shared.index.maintenance.LOG_WAIT_S", 0.1)
+def test_a_log_that_a_reader_holds_is_told(place):
+    writing = driver.open_writer(place.index_path, busy_timeout_ms=100)
     with closing(driver.open_reader(place.index_path)) as reader, driver.snapshot(reader):
         chunks.count(reader)
-        with pytest.raises(MemlineError, match="reads an old state"):
-            forget(place.agent, targets_of_path(place.agent, "memory/doors.md#L5"))
+        with closing(writing), pytest.raises(MemlineError, match="reads an old state"):
+            maintenance.erase(writing)
 
-    place.call("forget", "memory/doors.md#L1", "--yes")
+    place.call("forget", "memory/doors.md#L5", "--yes")
 
     assert files_with(place.home) == []
 
