@@ -55,11 +55,8 @@ def fuse(
     best = max(words.sums.values(), default=0.0) or 1.0
     shares = {each: said / best for each, said in words.sums.items()}
     near = {each: max(said, 0.0) for each, said in cosines.items()}
-    wt, wv = float(mode == "keyword"), float(mode == "vector")
-    if mode == "hybrid":
-        both = settings.text_weight + settings.vector_weight
-        wt, wv = (settings.text_weight, settings.vector_weight) if both else (1.0, 1.0)
-    whole = wt + wv
+    by_mode, whole = {"keyword": (1.0, 0.0), "vector": (0.0, 1.0)}, 1.0
+    wt, wv = by_mode.get(mode, (settings.text_weight, settings.vector_weight))
     if settings.fusion == "rrf":
         near, shares = _reciprocal(near), _reciprocal(shares)
     elif near:
@@ -81,10 +78,8 @@ def fuse(
 
 def decay(row: Row, now: float, half_life_days: float) -> float:
     """Return by how much age lowers the score of a chunk of a note with a day, or of a transcript."""
-    today, day = day_of_time(now), row.day
-    if row.source == SESSIONS:
-        day = str(day_of_time(row.mtime_ns / 1e9))
-    age_days = max(0, (today - date.fromisoformat(day)).days) if day else 0
+    day = str(day_of_time(row.mtime_ns / 1e9)) if row.source == SESSIONS else row.day
+    age_days = max(0, (day_of_time(now) - date.fromisoformat(day)).days) if day else 0
     return round(math.pow(0.5, age_days / half_life_days), DECIMALS)
 
 
@@ -93,21 +88,20 @@ def diversify(pool: list[Row], scores: Mapping[int, float], weight: float) -> li
 
     `weight` 1 is score only, 0 novelty only. Each choice depends on the ones before it alone.
     """
-    best = max((scores[row.id] for row in pool), default=0.0)
-    span = best - min((scores[row.id] for row in pool), default=0.0) or 1.0
+    said = [scores[row.id] for row in pool] or [0.0]
+    span = max(said) - min(said) or 1.0
     token = re.compile(f"[{DENSE}]|[^\\W{DENSE}]+")
     words = {row.id: {*token.findall(row.text.lower())} for row in pool}
-    merits = {row.id: weight * (1.0 - (best - scores[row.id]) / span) for row in pool}
-    likest, chosen = dict.fromkeys(words, 0.0), list[Row]()
+    merits = {row.id: weight * (1.0 - (max(said) - scores[row.id]) / span) for row in pool}
+    alike, chosen = dict.fromkeys(words, 0.0), list[Row]()
     while pool:
         # The first of the best: the pool is in order.
-        winner = max(pool, key=lambda row: round(merits[row.id] - (1 - weight) * likest[row.id], DECIMALS))
+        winner = max(pool, key=lambda row: round(merits[row.id] - (1 - weight) * alike[row.id], DECIMALS))
         pool.remove(winner)
         chosen.append(winner)
         for row in pool:
             both = words[winner.id] | words[row.id]
-            alike = len(words[winner.id] & words[row.id]) / (len(both) or 1)
-            likest[row.id] = max(likest[row.id], alike)
+            alike[row.id] = max(alike[row.id], len(words[winner.id] & words[row.id]) / (len(both) or 1))
     return chosen
 
 

@@ -24,7 +24,6 @@ KEPT_ROWS, MOST_KEPT = 5_000, 200_000
 #: The full-text tables: of chunks, whose headings and paths weigh .7, and of names.
 CHUNKS, NAMES = "chunks", "names"
 
-_TOTALS = "SELECT (SELECT count(*) FROM chunks_fts), (SELECT count(*) FROM names_fts)"
 _COUNT = (
     "SELECT value, (SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH value),"
     " (SELECT count(*) FROM names_fts WHERE names_fts MATCH value) FROM json_each(?) AS phrases"
@@ -40,6 +39,7 @@ _SCORES = (
     " WHERE {0}_fts MATCH value"
 )
 _AMONG = " AND +{0}_fts.rowid IN (SELECT value FROM json_each(?2))"
+_SEARCHED = "AND (?2 IS NULL OR file_id IN (SELECT value FROM json_each(?2)))"
 _WEIGHTS = {CHUNKS: "1.0, 0.7, 0.7, 1.0", NAMES: "1.0, 1.0"}
 _ROWS = (
     "SELECT chunks.id, file_id, start_line, end_line, heading, text, text_hash, path, source, mtime_ns, day,"
@@ -74,6 +74,8 @@ class Matches:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._version: int | None = None
+        #: JSON array of the ids of the files that the question at hand stays in; None for all.
+        self.files: str | None = None
         #: Table -> its rows.
         self.totals: dict[str, int] = {}
         self._counts: dict[str, tuple[int, int]] = {}
@@ -84,12 +86,13 @@ class Matches:
         """Forget everything if the index has changed; first in each read transaction."""
         version = scalar(self.connection, "PRAGMA data_version")
         if version != self._version or self._kept_rows + 5 * len(self._counts) > MOST_KEPT:
-            self.totals = dict(zip((CHUNKS, NAMES), self.connection.execute(_TOTALS).fetchone(), strict=True))
+            count = "SELECT count(*) FROM {}_fts"
+            self.totals = {each: scalar(self.connection, count.format(each)) for each in (CHUNKS, NAMES)}
             self._counts, self._fits, self._kept_rows = {}, {}, 0
         self._version = version
 
-    def counts(self, phrases: Iterable[str], files: str | None = None) -> dict[str, int]:
-        """Count the chunks of each phrase; 0 where none is in `files`, a JSON array of the files searched.
+    def counts(self, phrases: Iterable[str]) -> dict[str, int]:
+        """Count the chunks of each phrase; 0 where none is in the files that are searched.
 
         How rare a phrase is, is known from all files.
         """
@@ -98,11 +101,11 @@ class Matches:
             rows = self.connection.execute(_COUNT, (json.dumps(new),))
             self._counts |= {phrase: (chunks, names) for phrase, chunks, names in rows}
         counts = {each: self._counts[each][0] for each in phrases}
-        if files is None or not any(counts.values()):
+        if self.files is None or not any(counts.values()):
             return counts
         some = json.dumps([each for each, count in counts.items() if count])
-        there = {phrase for (phrase,) in self.connection.execute(_IN_FILES, (some, files))}
-        return {each: count if each in there else 0 for each, count in counts.items()}
+        there = self.connection.execute(_IN_FILES, (some, self.files)).fetchall()
+        return dict.fromkeys(counts, 0) | {phrase: counts[phrase] for (phrase,) in there}
 
     def count(self, table: str, phrase: str) -> int:
         """Return how many rows have a phrase that was counted."""
@@ -135,14 +138,17 @@ class Matches:
         return fits
 
     def owners(self, table: str, rows: Iterable[int]) -> dict[int, int]:
-        """Return row -> file id, of chunks or names."""
-        query = f"SELECT id, file_id FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
-        return dict(self.connection.execute(query, (json_ids(rows),)).fetchall())
+        """Return row -> file id, of the chunks or names that are in the files that are searched."""
+        query = f"SELECT id, file_id FROM {table} WHERE id IN (SELECT value FROM json_each(?1)) {_SEARCHED}"
+        return dict(self.connection.execute(query, (json_ids(rows), self.files)).fetchall())
 
     def chunks_of(self, files: str, first: int = sys.maxsize) -> dict[int, int]:
-        """Return chunk -> file id of the `first` chunks of each of some files, a JSON array of their ids."""
-        query = "SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
-        return dict(self.connection.execute(f"{query} AND ordinal < ?", (files, first)).fetchall())
+        """Return chunk -> file id of the `first` chunks of those files of a JSON array that are searched."""
+        query = (
+            f"SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?1)) {_SEARCHED}"
+        )
+        values = (files, self.files, first)
+        return dict(self.connection.execute(f"{query} AND ordinal < ?3", values).fetchall())
 
     def read(self, chunk_ids: Iterable[int]) -> dict[int, Row]:
         """Read chunks, by id."""

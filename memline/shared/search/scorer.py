@@ -17,7 +17,6 @@ best s is 1. What each part is worth is in docs/benchmarks.md (`python -m benchm
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
@@ -47,8 +46,8 @@ SOME, MANY = 50, 500
 #: Chunks from which on such a phrase is not read any more: it cannot tell the best apart.
 COMMON = 10_000
 
-#: Names that commoner terms score, files whose names fit best, and how many chunks of each have that added.
-NAMED_POOL, NAMED, NAMED_CHUNKS = 400, 100, 20
+#: Files whose names fit best, and how many chunks of each have that added.
+NAMED, NAMED_CHUNKS = 100, 20
 
 #: What words that stand together add, within how many characters, and for how many of the best chunks.
 NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 20
@@ -72,16 +71,13 @@ _NAMED = (
 )
 
 
-def score(matches: Matches, question: Question, files: str | None, pool: int) -> Words:
-    """Score the best `pool` chunks.
-
-    `files`: a JSON array of the ids of the files that are searched, None for all.
-    """
-    words = look_up(matches, question.terms, files, MAX_TERMS)
-    names = _names(matches, words.lookups, files)
+def score(matches: Matches, question: Question, pool: int) -> Words:
+    """Score the best `pool` chunks of the files that are searched."""
+    words = look_up(matches, question.terms, MAX_TERMS)
+    names = _names(matches, words.lookups)
     best = json_ids(nlargest(NAMED, names, key=names.__getitem__))
     words.named = {row: names[owner] for row, owner in matches.chunks_of(best, NAMED_CHUNKS).items()}
-    among = None if files is None else {*matches.chunks_of(files)}
+    among = None if matches.files is None else {*matches.chunks_of(matches.files)}
     sums = _sums(matches, CHUNKS, words.lookups, pool, words.named, among)
     sums |= {row: sums.get(row, 0.0) + added for row, added in words.named.items()}
     words.sums = {row: sums[row] for row in _best(sums, pool)}
@@ -89,7 +85,7 @@ def score(matches: Matches, question: Question, files: str | None, pool: int) ->
     for row in words.rows:
         words.sums[row] *= 1 + NEAR * near(words.rows[row].text, words.needles)
     for row in nlargest(LISTS, words.sums, key=words.sums.__getitem__):
-        _add_described(matches, words, words.rows[row], files, among)
+        _add_described(matches, words, words.rows[row])
     return words
 
 
@@ -174,18 +170,16 @@ def _sums(
     return sums if among is None else {row: sums[row] for row in among & sums.keys()}
 
 
-def _names(matches: Matches, lookups: Sequence[Lookup], files: str | None) -> dict[int, float]:
+def _names(matches: Matches, lookups: Sequence[Lookup]) -> dict[int, float]:
     """Return file -> what its best name adds."""
     named = [each for each in lookups if each.term.kind != "day"]
-    sums, best = _sums(matches, NAMES, named, NAMED_POOL), dict[int, float]()
+    sums, best = _sums(matches, NAMES, named, 4 * NAMED), dict[int, float]()
     for row, owner in matches.owners(NAMES, sums).items():
         best[owner] = max(best.get(owner, 0.0), NAME * sums[row])
-    return best if files is None else {each: best[each] for each in best.keys() & {*json.loads(files)}}
+    return best
 
 
-def _add_described(
-    matches: Matches, words: Words, row: Row, files: str | None, among: set[int] | None
-) -> None:
+def _add_described(matches: Matches, words: Words, row: Row) -> None:
     """Give the sum of a list to the note that its best item describes: an index page, a map of contents.
 
     An item such as `- [Boat](boat.md): broker, policy and renewal` says what another note is about, often in
@@ -202,21 +196,18 @@ def _add_described(
         return
     link, _ = items[shares.index(max(shares))]
     # A search that is limited may be one that does not see private notes.
-    resolver = Resolver(matches.connection, private=files is None)
+    resolver = Resolver(matches.connection, private=matches.files is None)
     path = resolver.note(link.target, is_path=link.is_path, of=row.path)
     target = scalar(matches.connection, "SELECT json_array(id) FROM files WHERE path = ?", path)
     chunks = matches.chunks_of(target or "[]", NAMED_CHUNKS)
-    mine = [each for each in chunks if words.terms_of(each) and (among is None or each in among)]
-    if mine:
+    if mine := [each for each in chunks if words.terms_of(each)]:
         top = max(mine, key=lambda each: words.sums.get(each, 0.0))
         words.rows |= matches.read([top])
         words.sums[top] = max(words.sums.get(top, 0.0), words.sums[row.id] * 1.01)
 
 
-def lifts_of(
-    matches: Matches, question: Question, words: Words, files: str | None, limit: int
-) -> dict[int, float]:
-    """Return what is added to chunks; `files` as in `score`.
+def lifts_of(matches: Matches, question: Question, words: Words, limit: int) -> dict[int, float]:
+    """Return what is added to chunks.
 
     A file that is asked for lifts its chunks that were found, else its first, of `limit` files at most.
     """
@@ -231,9 +222,9 @@ def lifts_of(
     if not (of_file or dated or ids):
         return {}
     file_of = matches.owners(CHUNKS, words.sums)
-    known, allowed = {*file_of.values()}, of_file if files is None else {*json.loads(files)}
-    others = [file_id for file_id in of_file if file_id in allowed and file_id not in known]
-    brought = matches.chunks_of(json_ids(others[:limit]), 1 if question.tags else limit)
+    known = {*file_of.values()}
+    others = json_ids([file_id for file_id in of_file if file_id not in known][:limit])
+    brought = matches.chunks_of(others, 1 if question.tags else NAMED_CHUNKS)
     lifts = {row: of_file[owner] for row, owner in (file_of | brought).items() if owner in of_file}
     for each in ids:
         exact = words.sums.keys() & each.fits.keys()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice
 from sqlite3 import Connection
 
 from msgspec import Struct, field
@@ -27,7 +26,7 @@ from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
 from memline.shared.search import fusion
 from memline.shared.search.matches import CHUNKS, Matches, Row
-from memline.shared.search.passages import WINDOW, Passage, matched, passages, snippet
+from memline.shared.search.passages import Passage, matched, passages, snippet
 from memline.shared.search.question import Question, analyse
 from memline.shared.search.request import SearchRequest, day_bounds, files_within, today_of
 from memline.shared.search.results import Answer, Hit
@@ -88,8 +87,9 @@ def retrieve(
             compared = None if vector is None else index.comparison(active, *vector)
         # What was indexed while a source was switched on is not shown once it is off.
         is_limited = request.is_limited or (sources and ledger.has_others(connection, sources))
-        files = json_ids(files_within(connection, request, bounds, sources)) if is_limited else None
-        search = _Search(index.matches, question, settings, files, explain=request.explain)
+        files = files_within(connection, request, bounds, sources) if is_limited else None
+        index.matches.files = None if files is None else json_ids(files)
+        search = _Search(index.matches, question, settings, explain=request.explain)
         hits = search.hits(search.ranked(compared, now), chunk_tokens * 3 // 2)
         notice = search.notice(hits)
         if not hits and request.source and sources and request.source not in sources:
@@ -131,8 +131,6 @@ class _Search(Struct):
     matches: Matches
     question: Question
     settings: Query
-    #: JSON array of the ids of the files to stay in; None for all.
-    files: str | None
     explain: bool
     #: hybrid, keyword or vector.
     mode: str = "keyword"
@@ -144,28 +142,34 @@ class _Search(Struct):
     late: dict[int, float] = {}
     fused: dict[int, float] = {}
 
-    def ranked(self, compared: Comparison | None, now: float) -> list[int]:
-        """Score and order the candidates, the best first."""
+    def ranked(self, compared: Comparison | None, now: float) -> list[Row]:
+        """Score and order the candidates, the best first, each text once; ties by path and line."""
         hybrid, matches = self.settings.hybrid, self.matches
         pool = max(POOL_STEP * hybrid.candidate_multiplier, self.settings.max_results)
         if hybrid.enabled or compared is None:
-            self.words = score(matches, self.question, self.files, pool)
-        self.lifts = lifts_of(matches, self.question, self.words, self.files, pool)
+            self.words = score(matches, self.question, pool)
+        self.lifts = lifts_of(matches, self.question, self.words, pool)
         if compared is not None:
             self.mode = "hybrid" if hybrid.enabled else "vector"
             self._compare(compared, pool)
         self.fused = fusion.fuse(self.mode, self.words, self.cosines, self.late, self.lifts, hybrid)
         sure, least = self.words.sums.keys() | self.lifts.keys(), self.settings.min_score
-        best = [each for each in self.fused if each in sure or self.cosines[each] >= least]
+        best = {each for each in self.fused if each in sure or self.cosines[each] >= least}
+        known = self.words.rows | matches.read(best - self.words.rows.keys())
         if hybrid.temporal_decay.enabled:
-            rows, days = matches.read(best), hybrid.temporal_decay.half_life_days
-            self.fused |= {each: self.fused[each] * fusion.decay(rows[each], now, days) for each in best}
-        return sorted(best, key=lambda each: (-self.fused[each], each))
+            days = hybrid.temporal_decay.half_life_days
+            self.fused |= {each: self.fused[each] * fusion.decay(known[each], now, days) for each in best}
+        texts = dict[bytes, Row]()
+        for row in sorted(
+            (known[each] for each in best), key=lambda row: (-self.fused[row.id], row.path, row.start)
+        ):
+            texts.setdefault(row.text_hash, row)
+        return [*texts.values()]
 
     def _compare(self, compared: Comparison, pool: int) -> None:
         """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
-        connection, cosines = self.matches.connection, dict(compared.top(pool, self.files))
-        vectors = chunks_of(connection, cosines, self.files)
+        connection, cosines = self.matches.connection, dict(compared.top(pool, self.matches.files))
+        vectors = chunks_of(connection, cosines, self.matches.files)
         vectors |= compared.vectors_of({*self.words.sums, *self.lifts}.difference(vectors))
         cosines |= compared.cosines({*vectors.values()}.difference(cosines))
         near = ((each, cosines.get(vector_id)) for each, vector_id in vectors.items())
@@ -183,32 +187,19 @@ class _Search(Struct):
             scores = late.scores(self.question.text, compared.query.tokens, rarity, packed, fitted)
             self.late = {chunk_id: round(each, fusion.DECIMALS) for chunk_id, each in scores.items()}
 
-    def _in_order(self, best: Sequence[int]) -> Iterator[Row]:
-        """Read chunks in their order, some at a time, each text once; ties by path and line."""
-        texts, known = set[bytes](), self.words.rows
-        for at in range(0, len(best), WINDOW):
-            some = best[at : at + WINDOW]
-            known |= self.matches.read(each for each in some if each not in known)
-            rows = [known[each] for each in some]
-            for row in sorted(rows, key=lambda row: (-self.fused[row.id], row.path, row.start)):
-                if row.text_hash not in texts:
-                    texts.add(row.text_hash)
-                    yield row
-
-    def hits(self, best: Sequence[int], max_tokens: int) -> tuple[Hit, ...]:
+    def hits(self, rows: Sequence[Row], max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
         asked = {term.typed for term in self.question.terms if term.typed}
         is_far = max(self.cosines.values(), default=-1.0) < self.settings.min_score
         if asked and asked.issubset(self.words.missing) and is_far and not self.lifts:
             # Nothing but beginnings and corrected words: a near miss.
-            best = best[:1]
-        rows, mmr = self._in_order(best), self.settings.hybrid.mmr
-        if mmr.enabled:
-            pool = [*islice(rows, fusion.MMR_POOL)]
-            rows = chain(fusion.diversify(pool, self.fused, mmr.lambda_), rows)
+            rows = rows[:1]
+        if (mmr := self.settings.hybrid.mmr).enabled:
+            pool, rest = [*rows[: fusion.MMR_POOL]], rows[fusion.MMR_POOL :]
+            rows = [*fusion.diversify(pool, self.fused, mmr.lambda_), *rest]
         chosen = passages(rows, wanted=self.settings.max_results, max_tokens=max_tokens)
         copies: dict[int, set[str]] = {}
-        values = (json_ids(each.best.id for each in chosen), self.files)
+        values = (json_ids(each.best.id for each in chosen), self.matches.files)
         for chunk_id, path in self.matches.connection.execute(_COPIES, values):
             copies.setdefault(chunk_id, set()).add(path)
         return tuple(self._hit(each, sorted(copies.get(each.best.id, ()))) for each in chosen)
@@ -249,7 +240,7 @@ class _Search(Struct):
             return f"nothing that was searched holds: {missing}" if missing else ""
         if not self.matches.totals[CHUNKS]:
             return "the index has no notes"
-        if self.files == "[]":
+        if self.matches.files == "[]":
             return "no file is within the filters"
         if self.fused:
             weak = f"only {counted(len(self.fused), 'hit')} by meaning"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain, islice
 from string import ascii_lowercase
 
@@ -79,19 +79,19 @@ class Words(Struct):
         return min(1.0, math.fsum(each.idf * each.weight for each in held if each.term.typed) / self.mass)
 
 
-def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: int) -> Words:
-    """Find what finds each term, and keep the `limit` rarest; `files`: JSON array of ids, None for all."""
+def look_up(matches: Matches, terms: Sequence[Term], limit: int) -> Words:
+    """Find what finds each term, and keep the `limit` rarest."""
     phrases = {term: [(term.match, 1.0)] for term in terms}
     for term in terms:
         if term.kind == "word" and (forms := any_of(forms_of(term.label))):
             phrases[term].append((forms, FORM_WEIGHT))
-    df = matches.counts((match for some in phrases.values() for match, _ in some), files)
+    df = matches.counts((match for some in phrases.values() for match, _ in some))
     asked = {term: [each for each in some if df[each[0]]] for term, some in phrases.items()}
     unknown = [term for term, some in asked.items() if not some and term.kind != "phrase"]
     total = matches.totals[CHUNKS]
     idfs = [idf_of(total, df[some[0][0]] if some else 0) for term, some in asked.items() if term.typed]
     mass, lookups = math.fsum(idfs) or 1.0, list[Lookup]()
-    for term, some in (asked | _stand_ins(matches, unknown, files)).items():
+    for term, some in (asked | _stand_ins(matches, unknown)).items():
         for match, weight in some:
             lookups.append(each := Lookup(term, match, weight))
             each.idf = idf_of(total, each.count(matches, CHUNKS))
@@ -109,14 +109,12 @@ def look_up(matches: Matches, terms: Sequence[Term], files: str | None, limit: i
     return Words(lookups=lookups, mass=mass, missing=missing, needles=needles)
 
 
-def _stand_ins(
-    matches: Matches, unknown: Sequence[Term], files: str | None
-) -> dict[Term, list[tuple[str, float]]]:
+def _stand_ins(matches: Matches, unknown: Sequence[Term]) -> dict[Term, list[tuple[str, float]]]:
     """Find what stands in for unknown terms: pieces or beginnings, else the commonest word one slip away."""
     others = {term: [any_of(term.fallbacks)] for term in unknown if term.fallbacks}
     found = dict[Term, list[tuple[str, float]]]()
     for _ in range(2):
-        df = matches.counts(chain(*others.values()), files)
+        df = matches.counts(chain(*others.values()))
         best = {term: max(some, key=lambda each: (df[each], each)) for term, some in others.items()}
         found |= {term: [(match, FORM_WEIGHT)] for term, match in best.items() if df[match]}
         wrong = (each for each in unknown if each not in found and each.label.isalpha())
@@ -141,6 +139,7 @@ def needles_of(match: str) -> list[str]:
     return [needle for each in phrases if (needle := stem(plain(each)))]
 
 
+@lru_cache(maxsize=10_000)
 def stem(word: str) -> str:
     """Take a common English ending off."""
     if not word.isalpha() or not word.isascii():
