@@ -73,22 +73,20 @@ def lock_of(index: Path, part: str = DISPATCHER) -> Path:
     return index.with_name(f"{index.name}.{part}")
 
 
-def holders(index: Path, *parts: str) -> list[Holder]:
-    """Return the processes that hold these parts of an index, by default all."""
-    holders: dict[int, Holder] = {}
-    for part in parts or (DISPATCHER, FOLLOWER):
-        with suppress(OSError, msgspec.DecodeError), lock_of(index, part).open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = msgspec.json.decode(file.read(), type=Holder)
-                holders[holder.pid] = holder
-    return [*holders.values()]
+def holder_of(index: Path, part: str = DISPATCHER) -> Holder | None:
+    """Return which process holds a part of an index; None when none does."""
+    with suppress(OSError, msgspec.DecodeError), lock_of(index, part).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return msgspec.json.decode(file.read(), type=Holder)
+    return None
 
 
-def holder_of(index: Path) -> Holder | None:
-    """Return which process dispatches an index; None when none does."""
-    return next(iter(holders(index, DISPATCHER)), None)
+def holders(index: Path) -> list[Holder]:
+    """Return the processes that dispatch an index or follow its files."""
+    found = (holder_of(index, DISPATCHER), holder_of(index, FOLLOWER))
+    return [*{each.pid: each for each in found if each}.values()]
 
 
 def has_follower(index: Path) -> bool:
