@@ -131,7 +131,10 @@ def matched(text: str, needles: Sequence[Needle]) -> tuple[str, ...]:
     """Return the words of a text that the question found, each once, in their order."""
     known = {part for needle, _, _ in needles for part in needle.split()}
     dense, found = [needle for needle in known if has_dense(needle)], dict[str, None]()
-    for word in dict.fromkeys(_WORD.findall(text)):
+    begins = {needle[:3] for needle in known}
+    # Most words end at the first look.
+    some = (word for word in _WORD.findall(text) if not word.isascii() or word[:3].lower() in begins)
+    for word in dict.fromkeys(some):
         bare = plain(word)
         is_known = bare in known or stem(bare) in known
         found |= dict.fromkeys([word] if is_known else [each for each in dense if each in bare])

@@ -17,7 +17,7 @@ best s is 1. What each part is worth is in docs/benchmarks.md (`python -m benchm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from itertools import islice
 from sqlite3 import Connection
@@ -80,7 +80,7 @@ def score(matches: Matches, question: Question, pool: int) -> Words:
     among = None if matches.files is None else {*matches.chunks_of(matches.files)}
     sums = _sums(matches, CHUNKS, words.lookups, pool, words.named, among)
     sums |= {row: sums.get(row, 0.0) + added for row, added in words.named.items()}
-    words.sums = {row: sums[row] for row in _best(sums, pool)}
+    words.sums = {row: sums[row] for row in nlargest(pool, sums, key=sums.__getitem__)}
     words.rows = matches.read([*words.sums][:NEAR_CHUNKS])
     for row in words.rows:
         words.sums[row] *= 1 + NEAR * near(words.rows[row].text, words.needles)
@@ -131,11 +131,6 @@ def best_run(
     return best
 
 
-def _best(sums: Mapping[int, float], count: int) -> list[int]:
-    # `nlargest` is slower for so many.
-    return sorted(sums, key=sums.__getitem__, reverse=True)[:count]
-
-
 def _sums(
     matches: Matches,
     table: str,
@@ -158,14 +153,14 @@ def _sums(
     sums = dict[int, float]()
     for some in (early, late):
         if some is late and late:
-            among = {*_best(sums, pool), *kept}
+            among = {*nlargest(pool, sums, key=sums.__getitem__), *kept}
             some = [each for each in late if each.count(matches, table) <= COMMON]
         fits = matches.fits(table, [each.match for each in some], among)
         for each in some:
-            each.fits = fits[each.match]
-            idf = idf_of(total, each.count(matches, table))
-            for row in each.fits if among is None else each.fits.keys() & among:
-                sums[row] = sums.get(row, 0.0) + each.weight * idf * (each.fits[row] + extra)
+            each.fits = known = fits[each.match]
+            worth = each.weight * idf_of(total, each.count(matches, table))
+            for row in known if among is None else known.keys() & among:
+                sums[row] = sums.get(row, 0.0) + worth * (known[row] + extra)
     # No other can be among the best any more.
     return sums if among is None else {row: sums[row] for row in among & sums.keys()}
 

@@ -235,9 +235,10 @@ class _Search(Struct):
 
     def notice(self, hits: Sequence[Hit]) -> str:
         """Say why the list is as it is: words that no note has, or why it is empty."""
+        if hits and self.words.missing:
+            return f"nothing that was searched holds: {', '.join(self.words.missing)}"
         if hits:
-            missing = ", ".join(self.words.missing)
-            return f"nothing that was searched holds: {missing}" if missing else ""
+            return ""
         if not self.matches.totals[CHUNKS]:
             return "the index has no notes"
         if self.matches.files == "[]":

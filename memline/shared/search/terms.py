@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from itertools import chain, islice
+from itertools import chain
 from string import ascii_lowercase
 
 from msgspec import Struct
@@ -117,8 +117,8 @@ def _stand_ins(matches: Matches, unknown: Sequence[Term]) -> dict[Term, list[tup
         df = matches.counts(chain(*others.values()))
         best = {term: max(some, key=lambda each: (df[each], each)) for term, some in others.items()}
         found |= {term: [(match, FORM_WEIGHT)] for term, match in best.items() if df[match]}
-        wrong = (each for each in unknown if each not in found and each.label.isalpha())
-        some = islice((each for each in wrong if len(each.label) in LETTERS), MOST_SLIPS)
+        wrong = [each for each in unknown if each not in found and each.label.isalpha()]
+        some = [each for each in wrong if len(each.label) in LETTERS][:MOST_SLIPS]
         others = {each: [*map(quoted, _slips(each.label))] for each in some}
     return found
 
@@ -160,18 +160,19 @@ def _slips(word: str) -> set[str]:
 
     The first letter hardly ever is.
     """
-    letters = ascii_lowercase
-    near = {word[:at] + word[at + 1 :] for at in range(1, len(word))}
-    near |= {word[:at] + letter + word[at:] for at in range(1, len(word) + 1) for letter in letters}
-    near |= {word[:at] + letter + word[at + 1 :] for at in range(1, len(word)) for letter in letters}
-    return near | {word[:at] + word[at + 1] + word[at] + word[at + 2 :] for at in range(1, len(word) - 1)}
+    near = set[str]()
+    for at in range(1, len(word) + 1):
+        before, here, behind = word[:at], word[at : at + 1], word[at + 1 :]
+        near |= {before + behind, before + behind[:1] + here + behind[1:]}
+        near |= {before + letter + rest for letter in ascii_lowercase for rest in (here + behind, behind)}
+    return near
 
 
 @cache
 def _forms() -> dict[str, tuple[str, ...]]:
     """Read the groups of forms: what one of them ends in without its ending -> all of them."""
     table: dict[str, tuple[str, ...]] = {}
-    for group in map(str.split, word_lists()["forms"].replace("\n", "|").split("|")):
-        for word in group:
-            table[stem(word)] = (*table.get(stem(word), ()), *group)
+    for group in re.split(r"[\n|]", word_lists()["forms"]):
+        for word in group.split():
+            table[stem(word)] = (*table.get(stem(word), ()), *group.split())
     return table
