@@ -27,6 +27,8 @@ _NEAR_CHARS = 56
 _RUN = re.compile(
     r"(?<![A-Za-z0-9_+/.~%@?-])[A-Za-z0-9_+/.~%-]{16,400}(?<!\.)={0,2}(?!\.?[A-Za-z0-9_+/~%@?-])"
 )
+#: A key has so many characters, and a digit or a capital letter among them. Most messages have no such word.
+_LONG_WORD, _MIXED = re.compile(r"[!-~]{9,}"), re.compile(r"[0-9A-Z]")
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？؟।]|[;\r\n]")
 _TOKEN = re.compile(r"[!-~]{5,}|[^\s，。、；！？「」“”»«()]+")
 _IDENTIFIER = re.compile(r"[&*!@$]?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)*[!?]?")
@@ -76,6 +78,8 @@ def mask(text: str) -> str:
 
 def _keys(text: str) -> Iterator[_Secret]:
     """Find keys by their form alone."""
+    if not any(map(_MIXED.search, _LONG_WORD.findall(text))):
+        return
     table = _table()
     if "PRIVATE KEY" in text:
         yield from ((*match.span("v"), MASK) for match in table.private_key.finditer(text))
