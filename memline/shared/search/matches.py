@@ -137,10 +137,10 @@ class Matches:
                 self._kept_rows += count
         return fits
 
-    def owners(self, table: str, rows: Iterable[int]) -> dict[int, int]:
-        """Return row -> file id, of the chunks or names that are in the files that are searched."""
-        query = f"SELECT id, file_id FROM {table} WHERE id IN (SELECT value FROM json_each(?1)) {_SEARCHED}"
-        return dict(self.connection.execute(query, (json_ids(rows), self.files)).fetchall())
+    def owners(self, names: Iterable[int]) -> dict[int, int]:
+        """Return row -> file id, of the names that are of files that are searched."""
+        query = f"SELECT id, file_id FROM names WHERE id IN (SELECT value FROM json_each(?1)) {_SEARCHED}"
+        return dict(self.connection.execute(query, (json_ids(names), self.files)).fetchall())
 
     def chunks_of(self, files: str, first: int = sys.maxsize) -> dict[int, int]:
         """Return chunk -> file id of the `first` chunks of those files of a JSON array that are searched."""

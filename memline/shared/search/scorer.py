@@ -81,8 +81,8 @@ def score(matches: Matches, question: Question, pool: int) -> Words:
     sums = _sums(matches, CHUNKS, words.lookups, pool, words.named, among)
     sums |= {row: sums.get(row, 0.0) + added for row, added in words.named.items()}
     words.sums = {row: sums[row] for row in nlargest(pool, sums, key=sums.__getitem__)}
-    words.rows = matches.read([*words.sums][:NEAR_CHUNKS])
-    for row in words.rows:
+    words.rows = matches.read(words.sums)
+    for row in [*words.sums][:NEAR_CHUNKS]:
         words.sums[row] *= 1 + NEAR * near(words.rows[row].text, words.needles)
     for row in nlargest(LISTS, words.sums, key=words.sums.__getitem__):
         _add_described(matches, words, words.rows[row])
@@ -169,7 +169,7 @@ def _names(matches: Matches, lookups: Sequence[Lookup]) -> dict[int, float]:
     """Return file -> what its best name adds."""
     named = [each for each in lookups if each.term.kind != "day"]
     sums, best = _sums(matches, NAMES, named, 4 * NAMED), dict[int, float]()
-    for row, owner in matches.owners(NAMES, sums).items():
+    for row, owner in matches.owners(sums).items():
         best[owner] = max(best.get(owner, 0.0), NAME * sums[row])
     return best
 
@@ -216,10 +216,11 @@ def lifts_of(matches: Matches, question: Question, words: Words, limit: int) -> 
     ids = [each for each in words.lookups if each.term.kind == "id" and each.weight == 1.0]
     if not (of_file or dated or ids):
         return {}
-    file_of = matches.owners(CHUNKS, words.sums)
+    file_of = {row: words.rows[row].file_id for row in words.sums}
     known = {*file_of.values()}
-    others = json_ids([file_id for file_id in of_file if file_id not in known][:limit])
-    brought = matches.chunks_of(others, 1 if question.tags else NAMED_CHUNKS)
+    others = [file_id for file_id in of_file if file_id not in known][:limit]
+    first = 1 if question.tags else NAMED_CHUNKS
+    brought = matches.chunks_of(json_ids(others), first) if others else {}
     lifts = {row: of_file[owner] for row, owner in (file_of | brought).items() if owner in of_file}
     for each in ids:
         exact = words.sums.keys() & each.fits.keys()
