@@ -103,10 +103,11 @@ def _remove(address: QueueAddress, letters: Sequence[DeadLetter], *, is_put_back
         count = 0
         for letter in letters:
             base = client.key(letter.queue)
-            if not client.zrem(f"{base}.XQ", letter.id):
-                # Of two operators one is first.
+            if client.zscore(f"{base}.XQ", letter.id) is None:
+                # Another operator was first. Where two put it back at the same moment, its actor runs twice.
                 continue
             pipe = client.pipeline()
+            pipe.zrem(f"{base}.XQ", letter.id)
             pipe.hdel(f"{base}.XQ.msgs", letter.id)
             pipe.delete(client.key(f"error:{letter.id}"))
             if is_put_back:
