@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -18,7 +19,7 @@ from memline.workers.context import Context
 IDLE_QUERY_MS = 20
 
 
-class Workers:
+class Workers(ABC):
     """Works on the messages of some queues: a part of a process (`producers.runs.parts`).
 
     Each queue has a dramatiq worker of its own, so that `store` keeps its single thread, and a provider that
@@ -34,9 +35,9 @@ class Workers:
         self._idle_ms, self._stop_ms = idle_ms, stop_ms
         self._workers: dict[str, dramatiq.Worker] = {}
 
+    @abstractmethod
     def open(self) -> tuple[dramatiq.Broker, Context]:
         """Make the broker of this process and the context of its actors."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         broker, self._context = self.open()
