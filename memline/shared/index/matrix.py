@@ -25,6 +25,9 @@ Rows = np.ndarray[Any, Any]
 #: Vectors read from the index at a time: 1.5 MB at 384 dimensions.
 READ_ROWS = 1_000
 
+#: Room that is added when the matrix is full, as a share of it.
+GROWTH = 0.125
+
 #: Rows whose bits are counted at a time: what is counted stays in the cache of a core.
 _COUNTED = 4_096
 
@@ -50,6 +53,8 @@ class VectorMatrix:
     def __init__(self, identity_id: int, dims: int, centre: bytes | None = None) -> None:
         """`centre`: what the bits of the vectors are taken to; None keeps the vectors themselves."""
         self.identity_id, self.dims, self.centre = identity_id, dims, centre
+        #: Rows in use; there may be room for more behind them.
+        self._size = 0
         self._ids: Ids = np.zeros(0, np.int64)
         # Bits are counted by words of 64.
         width, kind = (dims, np.float32) if centre is None else (-(-dims // 64) * 8, np.uint8)
@@ -58,7 +63,7 @@ class VectorMatrix:
         self._version: int | None = None
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return self._size
 
     def refresh(self, connection: Connection) -> None:
         """Load what changed in the index since the last call: ids are compared, and new vectors are read."""
@@ -67,30 +72,37 @@ class VectorMatrix:
             return
         rows = connection.execute(_ACTIVE_IDS, (self.identity_id,))
         active = np.fromiter((row_id for (row_id,) in rows), np.int64)
-        stays = np.isin(self._ids, active, assume_unique=True)
-        new = np.setdiff1d(active, self._ids, assume_unique=True)
-        if len(new) or not stays.all():
-            # New memory, and not more of the old: numpy asks for huge pages when it allocates, and without
-            # them a product takes three times as long.
-            size = int(stays.sum())
-            room = size + len(new)
-            ids, vectors = np.zeros(room, np.int64), np.zeros((room, self._rows.shape[1]), self._rows.dtype)
-            ids[:size] = self._ids[stays]
-            # All that are there as they are: a third of the time.
-            vectors[:size] = self._rows if stays.all() else self._rows[stays]
-            for first in range(0, len(new), READ_ROWS):
-                some = new[first : first + READ_ROWS].tolist()
-                some_ids, read = self._read(connection, some, of_bits=self.centre is not None)
-                before, size = size, size + len(some_ids)
-                ids[before:size], vectors[before:size, : read.shape[1]] = some_ids, read
-            self._ids, self._rows = ids[:size], vectors[:size]
+        known = self._ids[: self._size]
+        stays = np.isin(known, active, assume_unique=True)
+        new = np.setdiff1d(active, known, assume_unique=True)
+        if not stays.all():
+            # In their order: the last bits of a cosine depend on the place of its row.
+            kept = int(stays.sum())
+            self._ids[:kept], self._rows[:kept] = known[stays], self._rows[: self._size][stays]
+            self._size = kept
+        self._make_room(self._size + len(new))
+        for first in range(0, len(new), READ_ROWS):
+            some = new[first : first + READ_ROWS].tolist()
+            ids, read = self._read(connection, some, of_bits=self.centre is not None)
+            before, self._size = self._size, self._size + len(ids)
+            self._ids[before : self._size], self._rows[before : self._size, : read.shape[1]] = ids, read
         self._version = version
+
+    def _make_room(self, count: int) -> None:
+        if count <= len(self._ids):
+            return
+        # New memory, and not more of the old: numpy asks for huge pages when it allocates, and without
+        # them a product takes three times as long.
+        room = max(count, int(self._size * (1 + GROWTH)))
+        ids, rows = np.zeros(room, np.int64), np.zeros((room, self._rows.shape[1]), self._rows.dtype)
+        ids[: self._size], rows[: self._size] = self._ids[: self._size], self._rows[: self._size]
+        self._ids, self._rows = ids, rows
 
     def top(
         self, connection: Connection, query: bytes, limit: int, allowed: Collection[int] | None = None
     ) -> Scored:
         """Return the vectors nearest to `query` (float32, unit length); `allowed`: only among these ids."""
-        ids, rows = self._ids, self._rows
+        ids, rows = self._ids[: self._size], self._rows[: self._size]
         if allowed is not None:
             chosen = np.isin(ids, np.fromiter(allowed, np.int64, len(allowed)))
             ids, rows = ids[chosen], rows[chosen]
@@ -107,7 +119,7 @@ class VectorMatrix:
     def cosines(self, connection: Connection, query: bytes, vector_ids: Collection[int]) -> dict[int, float]:
         """Map vectors.id to cosine, for those that are active."""
         if self.centre is None:
-            at = np.flatnonzero(np.isin(self._ids, [*vector_ids]))
+            at = np.flatnonzero(np.isin(self._ids[: self._size], [*vector_ids]))
             ids, rows = self._ids[at].tolist(), self._rows[at]
         else:
             ids, rows = self._read(connection, vector_ids, of_bits=False)
