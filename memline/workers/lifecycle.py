@@ -57,9 +57,6 @@ class Workers(ABC):
             self._context.sweep_timer.start()
         return self
 
-    def tick(self) -> None:
-        """Do nothing: the threads of the workers do it."""
-
     def __exit__(self, *_: object) -> None:
         try:
             self.stop()
