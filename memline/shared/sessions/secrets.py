@@ -27,8 +27,9 @@ _NEAR_CHARS = 56
 _RUN = re.compile(
     r"(?<![A-Za-z0-9_+/.~%@?-])[A-Za-z0-9_+/.~%-]{16,400}(?<!\.)={0,2}(?!\.?[A-Za-z0-9_+/~%@?-])"
 )
-#: A key has so many characters, and a digit or a capital letter among them. Most messages have no such word.
-_LONG_WORD, _MIXED = re.compile(r"[!-~]{9,}"), re.compile(r"[0-9A-Z]")
+#: A key has so many characters, and a digit or a capital letter among them, or one of two beginnings. Most
+#: messages have no such word.
+_LONG_WORD, _MIXED = re.compile(r"[!-~]{9,}"), re.compile(r"[0-9A-Z]|sk-|xox")
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？؟।]|[;\r\n]")
 _TOKEN = re.compile(r"[!-~]{5,}|[^\s，。、；！？「」“”»«()]+")
 _IDENTIFIER = re.compile(r"[&*!@$]?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)*[!?]?")
@@ -230,7 +231,8 @@ def _is_key(value: str) -> bool:
     if _HEX.fullmatch(value):
         return len(value) >= 24 and not value.isdigit()
     is_mixed = len(value) >= 8 and len(_CHANGES.findall(value)) >= 0.3 * len(value)
-    return is_mixed and _looks(value) and not _CODE_NAME.search(value)
+    is_long = len(value) >= 20 and value.isalnum()
+    return (is_mixed or is_long) and _looks(value) and not _CODE_NAME.search(value)
 
 
 def _is_literal(value: str) -> bool:
