@@ -19,7 +19,7 @@ from itertools import accumulate, groupby
 
 import msgspec
 
-from memline.shared.sources.markdown import Outline
+from memline.shared.sources.markdown import LIST_ITEM, Outline
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, pieces, weighted_length
 
 #: A line that does not fit is cut into pieces of this share of a chunk: small enough to be an overlap.
@@ -28,8 +28,7 @@ _PIECE_SHARE = 8
 #: A data URI in base64 (RFC 2397).
 _DATA_URI = re.compile(r"data:[\w.+/;=-]{0,200};base64,[\w+/%=-]+", re.I)
 
-#: An item of a list, and what one begins with.
-_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?: |$)")
+#: What an item of a list begins with.
 _ITEM_BEGINS = frozenset("-*+ \t0123456789")
 
 #: Characters of a line of base64 or JSON that is data by itself; lines of base64 in a row that are.
@@ -298,4 +297,4 @@ def _runs(line: str) -> Iterator[tuple[str, bool]]:
 
 
 def _is_item(text: str) -> bool:
-    return text[:1] in _ITEM_BEGINS and _ITEM.match(text) is not None
+    return text[:1] in _ITEM_BEGINS and LIST_ITEM.match(text) is not None

@@ -22,6 +22,8 @@ _UNDERLINE = r" {0,3}(?:=+|-{2,})[ \t]*"
 _PARAGRAPH = r"(?! {4}|\t)\s*[^\s#>|`~*+=-]"
 #: An anchor behind a title: `{ #id }`, `{: #id .class }`, and `{/* #id */}` of MDX.
 _ANCHOR = r"\s*\{(?::?\s*[#.][^{}]*|/\*\s*#[^{}]*\*/)\}\s*\Z"
+#: How an item of a list begins.
+LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 _YAML_KEY = r"#|-{3}|[\"']?[\w-][\w -]*[\"']?:"
 
 #: Code within a line, in backticks and as HTML: a search for the end stops where another element begins.
@@ -109,6 +111,24 @@ def outline(lines: Sequence[str]) -> Outline:
     return Outline(front=body, properties=properties, headings=tuple(headings), fences=tuple(fences))
 
 
+def code_lines(lines: Sequence[str], shape: Outline) -> set[int]:
+    """Return the lines that are code: in a fence, or indented where no paragraph or list goes on."""
+    code, is_list, is_open = shape.fenced(), False, True
+    for at, line in enumerate(lines):
+        if not line.strip() or at in code:
+            is_open = True
+        elif line.startswith(("    ", "\t")):
+            if is_open and not is_list:
+                code.add(at)
+            else:
+                is_open = False
+        else:
+            is_list = LIST_ITEM.match(line) is not None or (is_list and line[0].isspace())
+            # Behind a heading begins a new block, as behind a blank line.
+            is_open = line.startswith("#")
+    return code
+
+
 def _is_underline(line: str, before: str) -> bool:
     return line.lstrip()[:1] in ("=", "-") and bool(
         re.fullmatch(_UNDERLINE, line) and re.match(_PARAGRAPH, before)
@@ -125,7 +145,9 @@ def end_of_block(lines: Sequence[str]) -> str:
         if not is_closed:
             return f"{match[0][: -len(match[1])].replace('-', ' ')}{match[1]}\n\n"
     text = "\n".join(without_code(line) for at, line in enumerate(lines) if at not in inside)
-    if text.rfind("<!--") > text.rfind("-->"):
+    # Within a paragraph it is text, unless it is closed there.
+    opened = [match.start() for match in re.finditer(r"(?m)^ {0,3}<!--", text)]
+    if opened and "-->" not in text[opened[-1] :]:
         return "-->\n\n"
     # A block of HTML ends at a blank line.
     is_html = text.rpartition("\n\n")[2].lstrip(" ").startswith("<")

@@ -106,6 +106,7 @@ def test_an_append_keeps_every_byte_that_is_there(tmp_path):
         ("```\nls\n```", "\n"),
         ("# Log\n\n<!-- draft\n", "-->\n\n"),
         ("# Log\n\n<!-- draft -->\n\ntext `<!--`\n", ""),
+        ("# Log\n\n- 21:43 \\<!-- hi\n- the note begins with <!-- TODO\n", ""),
         ("# Log\n\n<details>\n<summary>x</summary>\n", "\n"),
         ("<details>\n\ntext\n", ""),
     ],
