@@ -17,6 +17,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotAllowed, not_utf_8
 from memline.shared.index import driver, links
 from memline.shared.note_names import is_markdown
+from memline.shared.sources.about import links as links_of
 from memline.shared.sources.paths import (
     TRANSCRIPT_PREFIX,
     MemoryPaths,
@@ -67,6 +68,9 @@ def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Cl
 
 def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, clock: Clock) -> Excerpt:
     name = path.strip().removeprefix("./")
+    for link in links_of({1: name}):
+        # As it stands in a note, `[[plan#Steps|alias]]` or `[text](plan.md)`.
+        name = link.target
     if not is_storable(name):
         raise not_utf_8(name)
     if name.lower().startswith(TRANSCRIPT_PREFIX) and not is_markdown(name):

@@ -95,7 +95,13 @@ def test_a_note_is_read_by_its_title(place):
     place.write("another.md", "---\naliases: [twin]\n---\n")
     place.index()
     with Memory.of(place.settings, place.agent) as memory:
-        for name in ("Deploy Plan", "rollout", "Deploy Plan#L8"):
+        for name in (
+            "Deploy Plan",
+            "rollout",
+            "Deploy Plan#L8",
+            "[[deploy plan#Steps|it]]",
+            "[it](projects/p1.md)",
+        ):
             assert memory.get(name).path == "projects/p1.md"
         assert memory.get("Deploy Plan#L9", lines=1).text.startswith("Ask [[Ada")
         assert memory.get("untitled").path == "old/untitled.md"
