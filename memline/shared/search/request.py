@@ -88,7 +88,7 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
         if not is_storable(text):
             raise not_utf_8(text)
     for tag in request.tags:
-        if not tag_key(tag.strip(" ,")):
+        if not tag_key(tag) or "," in tag:
             raise BadRequest(f"{tag[:80]!r} is not a tag", hint="give a tag such as boat or boat/dinghy")
     return request
 
