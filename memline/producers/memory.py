@@ -256,7 +256,7 @@ class Memory:
             return read_note(self.settings, asked, private=private, clock=self._clock)
 
     def lint(self, *, chat: Chat | None = None) -> LinkCheck:
-        """Name the links of the notes that lead nowhere, and the notes that no link joins with another one.
+        """Name the links of the notes that lead nowhere.
 
         Changed notes are brought into the index first, as a search does it. Raises IndexFaults.
         """

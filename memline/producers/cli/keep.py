@@ -26,12 +26,12 @@ MAX_SHOWN = 80
 @command(
     "memline forget 'memory/2026-02-10.md#L5-L7'",
     "memline forget --query 'door code' --dry-run",
-    "memline forget --session 083d379f",
+    "memline forget --session 4f9c2e1a",
     "memline forget --before 2025-01-01 --yes",
 )
 @click.argument("path", required=False)
 @click.option("--query", help="Each line with all these words, in upper or lower case.")
-@click.option("--session", metavar="ID", help="A session, by the name of its transcript.")
+@click.option("--session", metavar="ID", help="A session, by the whole name of its transcript.")
 @click.option("--before", metavar="DATE", help="Dated notes and sessions before this day (2025-01-01, 90d).")
 @click.option("--dry-run", is_flag=True, help="Only list what would be forgotten.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -65,7 +65,8 @@ def forget(
             raise ConfigError(reason, hint="give one of: PATH, --query, --session, --before")
     if not targets:
         note("Nothing to forget.")
-        invocation.advise("memline search QUERY, then memline forget PATH#L5   (the lines to forget)")
+        where, what = (" --source sessions", "") if options.get("session") else ("", "#L5")
+        invocation.advise(f"memline search QUERY{where}, then memline forget PATH{what}")
         return 1
     for target in targets:
         text = " ".join(" ".join(target.lines[:3]).split())

@@ -26,7 +26,7 @@ GROUPS = {
         ("get", "search:get", "Print a memory file or some of its lines."),
         ("status", "status:status", "Say what is indexed and what is stale."),
         ("doctor", "status:doctor", "Find problems and say what fixes them."),
-        ("lint", "search:lint", "Name the links that lead nowhere, and notes without any."),
+        ("lint", "search:lint", "Name the links that lead nowhere."),
         ("config", "config:config", "Show and check the configuration."),
     ),
     "Agents": (
