@@ -103,10 +103,12 @@ def restore(agent: AgentSettings, path: Path) -> Restored:
         recorded = str(meta.get(source, meta.WORKSPACE, "") or "")
         # A workspace that is not here was moved, or is on another machine.
         is_ours = not Path(recorded).is_dir() or is_same(recorded, agent.workspace)
+        if is_ours and not index.exists():
+            # First: a second run finds the index, and does not come here.
+            _put_accounts(path, agent)
         is_index = is_ours and not index.exists() and maintenance.copy_out(source, index, replaces=False)
         if is_index:
             count = vectors.count_ready(source)
-            _put_accounts(path, agent)
             # On another machine the notes may be in another folder.
             with closing(driver.open_writer(index)) as connection, driver.transaction(connection):
                 meta.put(connection, meta.WORKSPACE, str(agent.workspace))

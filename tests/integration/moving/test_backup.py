@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from memline.producers.actions.backup import back_up, restore
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault
-from memline.shared.index import chunks, driver, meta
+from memline.shared.index import chunks, driver, meta, vectors
 from tests.support.workspace import note, paths
 
 pytestmark = pytest.mark.place(server={}, notes=3, is_indexed=True)
@@ -37,6 +37,23 @@ def test_a_backup_is_the_index_again_where_that_is_missing(place, server, tmp_pa
     assert {stat.S_IMODE(path.stat().st_mode) for path in saved.path.parent.iterdir()} == {0o600}
     place.index()
     assert server.texts == sent
+
+
+def test_a_restore_that_is_killed_when_the_index_is_in_place_has_put_the_accounts_there(
+    place, tmp_path, monkeypatch
+):
+    (saved,) = back_up([place.agent], tmp_path / "saved")
+    place.index_path.unlink()
+    place.agent.account_path.unlink()
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(vectors, "count_ready", killed)
+        restore(place.agent, saved.path)
+
+    assert place.index_path.exists() and place.agent.account_path.exists()
 
 
 def test_an_index_that_is_there_takes_the_vectors_of_a_backup(place, server, tmp_path):
