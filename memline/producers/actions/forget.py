@@ -148,7 +148,11 @@ def targets_before(agent: AgentSettings, day: date) -> list[Target]:
 
 
 def forget(agent: AgentSettings, targets: Sequence[Target]) -> Forgotten:
-    """Forget these lines and sessions. Safe to run again after a kill. Raises MemlineErrors and OSErrors."""
+    """Forget these lines and sessions. Raises MemlineErrors and OSErrors.
+
+    After a run that was killed, lines that have gone from their notes may stand in free pages of the index,
+    until the next one ends. Citations have moved by then: list the targets again.
+    """
     clock = SystemClock()
     # From the end of a note to its beginning: the numbers of the lines before stay.
     of_notes = sorted((each for each in targets if each.first), key=lambda each: (each.path, -each.first))
