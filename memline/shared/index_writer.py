@@ -152,11 +152,11 @@ class IndexWriter:
     def end_unsent(self, begun: Collection[str]) -> None:
         """End the leases but these: their requests were certainly not sent, and cost nothing."""
         with self.session() as (connection, _):
-            target = identities.target(connection)
             unsent = [token for token in leases.tokens(connection) if token not in begun]
-        if target is not None:
-            for token in unsent:
-                self.settle(target.identity, token, Usage())
+            identity_of = {token: leases.identity_of(connection, token) for token in unsent}
+        for token, identity in identity_of.items():
+            if identity is not None:
+                self.settle(identity, token, Usage())
         self.end_leases(unsent)
 
     def store_file(self, row: FileRow, *, job: str = "") -> str:

@@ -161,13 +161,13 @@ def take_back(
     now: float,
     *,
     attempts: int,
-) -> None:
-    """Take texts back that returned without a vector, those that their lease still holds.
+) -> bool:
+    """Take texts back that returned without a vector, those that their lease still holds; say whether any.
 
     They are wanted again, after a backoff if this counts as `attempts` of them, or have failed. From the
     first attempt on they go in requests, where what is wrong shows soonest.
     """
-    connection.executemany(
+    cursor = connection.executemany(
         "UPDATE vectors SET lease = NULL, error = ?1, attempts = attempts + ?2,"
         f" state = iif(attempts + ?2 >= {TEXT_ATTEMPTS}, 'failed', 'wanted'),"
         f" due = CASE WHEN attempts + ?2 >= {TEXT_ATTEMPTS} THEN ?3 + {FAILED_RETRY_S}"
@@ -175,6 +175,7 @@ def take_back(
         " WHERE identity_id = ?4 AND text_hash = ?5 AND lease = ?6",
         ((error, attempts, now, identity_id, digest, lease) for digest in hashes),
     )
+    return cursor.rowcount > 0
 
 
 def retry_failed(connection: Connection, identity_id: int, *, due_before: float = inf) -> None:

@@ -164,6 +164,13 @@ def tokens(connection: Connection) -> list[str]:
     return [token for (token,) in connection.execute("SELECT token FROM leases ORDER BY token")]
 
 
+def identity_of(connection: Connection, token: str) -> Identity | None:
+    """Return what a lease embeds with; None for one that has ended."""
+    row_id = scalar(connection, "SELECT identity_id FROM leases WHERE token = ?", token)
+    row = None if row_id is None else identities.by_id(connection, row_id)
+    return row.identity if row else None
+
+
 def settle(connection: Connection, token: str) -> tuple[int, str] | None:
     """Return once, for the first answer of a lease, its (tokens, day) as counted; else None."""
     row: tuple[int, str] | None = connection.execute(
@@ -291,14 +298,15 @@ def record_failure(
         attempts = {"broken": 1, "refused": TEXT_ATTEMPTS, "too_big": TEXT_ATTEMPTS}.get(failure.kind, 0)
         is_told = failure.kind == "broken" and failure.action
         reason = f"{failure.error}; {failure.action}" if is_told else failure.error
-        vectors.take_back(connection, row.id, lease, hashes, reason, now, attempts=attempts)
+        is_held = vectors.take_back(connection, row.id, lease, hashes, reason, now, attempts=attempts)
         close_lease(connection, lease)
         limited_rows = len(hashes) if PROVIDERS[identity.provider].counts_texts else 0
 
         def change(was: Health) -> Health:
             return _after(health.learned(was, learned), failure, len(hashes), limited_rows, now)
 
-        if not batches.count(connection, lease):
+        if not batches.count(connection, lease) and is_held:
+            # Not when it comes twice, or after its deadline: the provider may have worked since.
             health.update(accounts, identity.provider, health.REQUESTS, change)
 
 

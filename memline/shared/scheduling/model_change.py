@@ -40,6 +40,9 @@ def start(accounts: Accounts, primary: Choice, fallback: Choice | None, now: flo
     """Embed with the primary from this start on, or with its fallback while the primary rests."""
     if primary.identity is not None and is_fallback_active(accounts.index, primary, fallback):
         if health.read(accounts, primary.identity.provider).is_stuck(now):
+            if fallback is not None:
+                # Again: a process may have been killed before it wanted all texts of the fallback.
+                use(accounts, fallback, now, stands_in_for=meta.get(accounts.index, meta.FALLBACK))
             return
         switch_back(accounts, primary, now)
     else:

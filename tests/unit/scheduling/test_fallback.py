@@ -52,7 +52,7 @@ def stopped(writer):
     return writer
 
 
-def test_the_fallback_and_why_it_is_in_use_are_written_at_once(stopped, path, monkeypatch):
+def test_the_fallback_and_why_it_is_in_use_are_written_at_once(stopped, path, clock, monkeypatch):
     """A process that ends before all texts are wanted of the fallback leaves no model that nobody chose."""
     switch_back(stopped)
     stopped.store_file(file_row("c.md", "cherries"))
@@ -61,10 +61,13 @@ def test_the_fallback_and_why_it_is_in_use_are_written_at_once(stopped, path, mo
     def end(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(model_change, "_want_all", end)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(model_change, "_want_all", end)
         switch_if_needed(stopped, SECOND)
 
-    with closing(IndexWriter(path)) as again:
+    with closing(IndexWriter(path, clock=clock)) as again:
         assert target(again) == GEMINI
         assert model_change.is_fallback_active(again.connection, FIRST, SECOND)
+        start(again)
+        texts = {text.text for request in lease_all(again) for text in request.texts}
+        assert texts == {"apples", "pears", "plums", "cherries"}

@@ -1,8 +1,22 @@
 """Requests are packed, bounded and given back when their worker is gone."""
 
+import pytest
+
+from memline.shared.config.installation import Ceilings
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import health, leases
-from tests.support.index_rows import CAPS, answer, backlog, fail, file_row, lease_all
+from memline.shared.scheduling.budget import spent
+from tests.support.index_rows import (
+    CAPS,
+    MODEL_A,
+    MODEL_B,
+    answer,
+    backlog,
+    fail,
+    file_row,
+    lease_all,
+    retarget,
+)
 
 
 def test_a_request_that_is_not_full_waits_while_another_is_in_flight(wanting):
@@ -23,15 +37,17 @@ def test_a_deadline_that_is_too_far_ahead_is_over(wanting, clock):
     assert backlog(wanting) == Backlog(wanted=2)
 
 
-def test_a_failure_of_an_old_lease_does_not_touch_the_new_one(wanting, clock):
+@pytest.mark.parametrize("kind", ["refused", "stop"])
+def test_a_failure_of_an_old_lease_does_not_touch_the_new_one(wanting, clock, kind):
     (old,) = lease_all(wanting)
     clock.advance(leases.LEASE_S + 1)
     wanting.sweep()
     (new,) = lease_all(wanting)
 
-    fail(wanting, old, "refused")
+    fail(wanting, old, kind)
 
     assert backlog(wanting).leased == 2
+    assert not health.read(wanting.accounts, MODEL_A.provider).is_stopped
     answer(wanting, [new])
     assert backlog(wanting) == Backlog(ready=2)
 
@@ -51,3 +67,12 @@ def test_what_failed_while_the_index_was_locked_is_not_sent_again_at_once(wantin
     monkeypatch.setattr(health, "read", read_then_fail)
 
     assert lease_all(wanting) == []
+
+
+def test_what_was_never_sent_costs_nothing_though_the_model_has_changed_since(wanting, clock):
+    lease_all(wanting)
+    retarget(wanting, MODEL_B)
+
+    wanting.end_unsent([])
+
+    assert spent(wanting.accounts.file, Ceilings(), clock.now())["today"]["tokens"] == 0
