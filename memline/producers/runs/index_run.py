@@ -29,6 +29,7 @@ from memline.shared.index import batches, chunks, identities, ledger, meta, vect
 from memline.shared.index.driver import faults, file_id, open_reader, snapshot
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
+from memline.shared.queue.messages import Sweep
 from memline.shared.scheduling import jobs, leases, model_change
 from memline.shared.sync.plan import Plan
 from memline.shared.sync.staleness import DiskState
@@ -175,7 +176,6 @@ class IndexRun:
         # Imported only when there is work: the actors and dramatiq cost 75 ms of CPU.
         from memline.producers.runs.in_process import workers_of
         from memline.shared.queue.broker import send
-        from memline.shared.queue.messages import Sweep
 
         with workers_of(self._settings, self._agent, clock=self._clock) as workers:
             # Not before: the workers of another run in this process may have had to end first.
