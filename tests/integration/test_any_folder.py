@@ -126,14 +126,14 @@ def test_markdown_of_every_ending_is_read_everywhere(shell, tmp_path, ending):
 def test_what_is_left_out_is_named(shell, tmp_path):
     write(tmp_path / "vault/a.md")
     write(tmp_path / "vault/Templates/day.md")
-    write(tmp_path / "vault/.obsidian/app.json", "{}")
+    write(tmp_path / "vault/.ignore", "/Templates/")
 
     ran = shell("--workspace", str(tmp_path / "vault"), "index")
     status = shell("--workspace", str(tmp_path / "vault"), "status", "--verbose")
 
     assert ran.status == 0
-    assert "Left out:    1 by Obsidian's templates" in status.stdout
-    assert "left out   Templates/  Obsidian's templates" in status.stdout
+    assert "Left out:    1 by .ignore" in status.stdout
+    assert "left out   Templates/  .ignore" in status.stdout
 
 
 def test_notes_beside_the_memory_are_named_with_the_command_that_adds_them(shell, tmp_path):

@@ -25,23 +25,6 @@ KINDS = {
         {"MEMORY.md": "# Deploy\n\nRolled back to a828e60.", "README.md": "x"},
         ["README.md"],
     ),
-    "obsidian": (
-        {
-            ".obsidian/app.json": "{}",
-            "Projects/Deploy.md": "# Deploy\n\nRolled back to a828e60.",
-            "Templates/Day.md": "# {{date}}",
-        },
-        ["Templates/Day.md"],
-    ),
-    "logseq": (
-        {
-            "logseq/config.edn": "{}",
-            "journals/2026_03_02.md": "- Rolled back to a828e60.",
-            "pages/deploy.md": "- see the journal",
-            "logseq/bak/pages/deploy/old.md": "- old",
-        },
-        ["logseq/bak/pages/deploy/old.md"],
-    ),
     "docs repository": (
         {
             ".git/HEAD": "ref: refs/heads/main",

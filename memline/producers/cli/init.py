@@ -57,7 +57,7 @@ def init(
     to it is printed.
     """
     workspace = _folder(folder or str(invocation.options.workspace or Path.cwd()))
-    if not (count := len(discover(MemoryPaths(workspace).as_whole()).files)):
+    if not (count := len(discover(MemoryPaths(workspace, is_whole=True)).files)):
         first = shlex.quote(str(workspace / "MEMORY.md"))
         raise MemlineError(
             f"there is no Markdown in {workspace}", hint=f"write a first note: echo 'A note.' > {first}"

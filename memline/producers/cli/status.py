@@ -18,7 +18,6 @@ from memline.producers.reports.status import left_out_files
 from memline.shared.errors import MemlineError
 from memline.shared.finding import PROBLEM, Finding, of_error
 from memline.shared.sources.discover import markdown_beside
-from memline.shared.sources.paths import MemoryPaths
 from memline.shared.words import counted
 
 
@@ -59,7 +58,7 @@ def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_js
         report = Memory.of(invocation.settings, settings).status(deep=deep or index).details
         if verbose:
             report["files"] = left_out_files(settings)
-            report["beside"] = markdown_beside(MemoryPaths.of(settings))
+            report["beside"] = markdown_beside(settings)
         reports.append(report)
     if as_json:
         print_json(reports)

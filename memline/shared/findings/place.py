@@ -18,7 +18,7 @@ from memline.shared.sources import outcomes
 from memline.shared.sources.discover import (
     markdown_beside,
 )
-from memline.shared.sources.paths import MEMORY, MemoryPaths, is_transcript
+from memline.shared.sources.paths import MEMORY, is_transcript
 from memline.shared.words import counted
 
 DISABLED = warning(
@@ -123,15 +123,15 @@ def unread_notes(facts: Facts) -> int:
     """Count what could be notes of the workspace, or is left out by rules, while no note is read."""
     if facts.plan is None or has_notes(facts):
         return 0
-    return len(facts.plan.discovery.left_out or markdown_beside(MemoryPaths.of(facts.settings)))
+    return len(facts.plan.discovery.left_out or markdown_beside(facts.settings))
 
 
 def notes_beside(settings: AgentSettings) -> Iterator[Finding]:
     """Notes lie beside MEMORY.md and memory/."""
-    workspace, paths = settings.workspace, MemoryPaths.of(settings)
+    workspace = settings.workspace
     if MEMORY not in settings.memory.sources:
         return
-    if beside := markdown_beside(paths):
+    if beside := markdown_beside(settings):
         names = ", ".join(beside[:MOST_NAMED]) + " …" * (len(beside) > MOST_NAMED)
         files = counted(len(beside), "Markdown file", "are")
         folder = os.path.commonpath([os.path.join(workspace, path) for path in beside])

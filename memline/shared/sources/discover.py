@@ -10,6 +10,7 @@ from operator import attrgetter
 
 import msgspec
 
+from memline.shared.config.schema import AgentSettings
 from memline.shared.note_names import is_markdown
 from memline.shared.sources.ignoring import Level, why
 from memline.shared.sources.outcomes import LINK_PROBLEM, SPECIAL, Problem, code, unreadable
@@ -95,20 +96,19 @@ def discover(paths: MemoryPaths) -> Discovery:
     )
 
 
-def markdown_beside(paths: MemoryPaths) -> list[str]:
+def markdown_beside(settings: AgentSettings) -> list[str]:
     """List the Markdown of a workspace that is neither memory nor left out by a rule, by its ledger paths.
 
     What OpenClaw puts into its workspace is not in it: that is read at the start of each session. Of a large
     workspace it is what the first MOST_BESIDE names have.
     """
+    paths = MemoryPaths.of(settings)
     if paths.is_whole:
         return []
-    walk = _Walk(paths.as_whole(), most=MOST_BESIDE)
+    walk = _Walk(MemoryPaths.of(settings, is_whole=True), most=MOST_BESIDE)
     walk.walk_workspace()
-    files = (each for each in walk.files.values() if each.problem is None)
-    beside = {each.path for each in files if not paths.locate(each.absolute)}
-    theirs = beside.intersection(OPENCLAW_FILES)
-    return sorted(beside - theirs if len(theirs) > 1 else beside)
+    files = (each for each in walk.files.values() if each.problem is None and not paths.locate(each.absolute))
+    return sorted({each.path for each in files}.difference(OPENCLAW_FILES))
 
 
 class _Walk:

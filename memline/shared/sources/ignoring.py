@@ -1,4 +1,4 @@
-"""Leave files out: what `exclude` and ignore files name, and what a vault keeps beside notes.
+"""Leave files out: what `exclude` and ignore files name.
 
 The rules are those of git. An ignore file counts in the folder that is read and below it, never above: a
 project that keeps `memory/` out of its repository still has it as its memory.
@@ -15,8 +15,8 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
-#: Names of ignore files; of two in a folder the second wins.
-IGNORE_FILES = (".gitignore", ".ignore")
+#: Names of ignore files, the stronger one of a folder first.
+IGNORE_FILES = (".ignore", ".gitignore")
 
 #: What a rule of the configuration is called.
 EXCLUDE = "exclude"
@@ -24,14 +24,8 @@ EXCLUDE = "exclude"
 #: A larger ignore file is not read.
 _MAX_BYTES = 1 << 20
 
-#: Stars in one part of a pattern; with eight, a name of 60 characters takes seconds (`paths.Pattern`).
+#: Stars in one part of a pattern, and `**` in all of it; with eight, a name of 60 characters takes seconds.
 _MAX_STARS = 4
-
-#: What a program keeps beside the notes of its folder: its own folder, the patterns, and what they are.
-_KEPT_BESIDE = (
-    (".obsidian", ("/Templates/", "/templates/", "/_templates/"), "Obsidian's templates"),
-    ("logseq", ("/logseq/bak/", "/logseq/version-files/", "/templates/"), "Logseq's backups and templates"),
-)
 
 
 class Rules:
@@ -51,9 +45,9 @@ class Rules:
         """Return the rules in force in a folder at or below a root, the strongest first; often none."""
         key = (root, folder)
         if key not in self._levels:
-            above = self.of(root, os.path.dirname(folder)) if folder != root else self._of_root(root)
-            named = [level for level in above if level.source == EXCLUDE]
-            self._levels[key] = (*named, *self._of_folder(folder), *above[len(named) :])
+            above = self.of(root, os.path.dirname(folder)) if folder != root else self._of_exclude(root)
+            excluded = 1 if self._exclude_spec else 0
+            self._levels[key] = (*above[:excluded], *self._of_folder(folder), *above[excluded:])
         return self._levels[key]
 
     def reason(self, root: str, absolute: str) -> str:
@@ -61,27 +55,16 @@ class Rules:
 
         The root itself is named by the configuration: nothing but `exclude` leaves it out.
         """
-        is_root = absolute == root
-        levels = self._of_exclude(root)
-        if levels and root != self._workspace and (reason := why(levels, root, is_folder=not is_root)):
+        levels = self._of_exclude(root) if root != self._workspace else ()
+        if reason := why(levels, root, is_folder=absolute != root):
             return reason
-        if is_root:
-            return ""
         folder, parts = root, absolute[len(root.rstrip("/")) + 1 :].split("/")
-        for number, part in enumerate(parts, 1):
+        for number, part in enumerate(parts, 1) if absolute != root else ():
             path = os.path.join(folder, part)
             if reason := why(self.of(root, folder), path, is_folder=number < len(parts)):
                 return reason
             folder = path
         return ""
-
-    def _of_root(self, root: str) -> tuple[Level, ...]:
-        kept = (
-            Level(root, _spec(patterns), source)
-            for folder, patterns, source in _KEPT_BESIDE
-            if os.path.isdir(os.path.join(root, folder))
-        )
-        return (*self._of_exclude(root), *kept)
 
     def _of_exclude(self, root: str) -> tuple[Level, ...]:
         is_inside = root == self._workspace or root.startswith(self._workspace + os.sep)
@@ -92,15 +75,10 @@ class Rules:
     def _exclude_spec(self) -> Any:
         return _spec(self._exclude)
 
-    def _of_folder(self, folder: str) -> tuple[Level, ...]:
-        if not self._uses_files:
-            return ()
-        levels = []
-        for name in reversed(IGNORE_FILES):
-            path = os.path.join(folder, name)
-            if (text := _read(path)) and (spec := _spec(text.splitlines())):
-                levels.append(Level(folder, spec, name))
-        return tuple(levels)
+    def _of_folder(self, folder: str) -> Iterable[Level]:
+        for name in IGNORE_FILES if self._uses_files else ():
+            if (text := _read(os.path.join(folder, name))) and (spec := _spec(text.splitlines())):
+                yield Level(folder, spec, name)
 
 
 class Level(NamedTuple):
@@ -123,7 +101,7 @@ def why(levels: Iterable[Level], absolute: str, *, is_folder: bool) -> str:
 
 def _spec(lines: Iterable[str]) -> Any:
     written = (line for line in lines if line.strip() and not line.startswith("#"))
-    usable = [line for line in written if _is_safe(line)]
+    usable = [line for line in written if is_safe(line)]
     if not usable:
         return None
     # Its import takes 8 ms, which a search without rules does not pay.
@@ -139,8 +117,11 @@ def _spec(lines: Iterable[str]) -> Any:
     return GitIgnoreSpec(rules) if rules else None
 
 
-def _is_safe(line: str) -> bool:
-    return all(part == "**" or part.count("*") <= _MAX_STARS for part in line.strip().split("/"))
+def is_safe(pattern: str) -> bool:
+    """Tell whether a pattern has few enough stars to be matched at once."""
+    parts = pattern.strip().split("/")
+    stars = (part.count("*") for part in parts if part != "**")
+    return max(stars, default=0) <= _MAX_STARS and parts.count("**") <= _MAX_STARS
 
 
 def _read(path: str) -> str:

@@ -16,8 +16,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from copy import copy
-from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,7 +24,7 @@ import msgspec
 from memline.shared.config.environment import PROGRAMS
 from memline.shared.config.schema import AgentSettings, ExtraPath
 from memline.shared.note_names import ANY_MARKDOWN, MARKDOWN, is_markdown
-from memline.shared.sources.ignoring import Rules
+from memline.shared.sources.ignoring import Rules, is_safe
 
 #: The two sources.
 MEMORY, SESSIONS = "memory", "sessions"
@@ -71,10 +69,6 @@ _TRANSCRIPT_NAME = (
 
 #: Of all Markdown, in any case: what is no Markdown is not matched at all.
 _EVERYTHING = "**/*"
-
-#: `{a,b}` doubles the pattern; more alternatives than this are a mistake, and the braces are taken literally.
-_MAX_ALTERNATIVES = 64
-_ALTERNATIVES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -128,71 +122,53 @@ class Pattern:
     """Matches a glob against paths relative to a folder, with "/" between their parts.
 
     `*` and `?` stay within one part, `**` stands for any number of folders, `[a-z]` and `{md,markdown}` as in
-    a shell. So `*.md` matches only the folder's own files, `**/*.md` files at any depth.
-
-    `pathspec` was tried instead: a pattern with eight stars (`*a*a…`) took more than 18 s for a name of 60
-    characters, and it knows no braces.
+    a shell. So `*.md` matches only the folder's own files, `**/*.md` files at any depth. What is no pattern,
+    or has so many stars that it could take minutes, is taken literally.
     """
 
     def __init__(self, pattern: str) -> None:
-        text = pattern.strip()
-        alternatives = [_parts(each) for each in _expand_braces(text)]
-        # fnmatch puts what is between two stars into an atomic group: twenty stars take no longer than two.
-        self._alternatives = [
-            [None if part == "**" else re.compile(translate(part.replace("[^", "[!"))) for part in parts]
-            for parts in alternatives
-        ]
+        text = "/".join(part for part in pattern.strip().split("/") if part not in ("", "."))
+        text += "/**" if pattern.endswith("/") else ""
+        try:
+            self._regex = re.compile(_regex(text) if is_safe(text) else re.escape(text), re.DOTALL)
+        except (re.error, OverflowError, RecursionError):
+            self._regex = re.compile(re.escape(text))
         #: Folders below the root at most; any number with `**`.
-        self._depth = max(len(parts) if "**" not in parts else 1_000_000 for parts in alternatives) - 1
-        #: Whether it matches each file at any depth.
-        self.is_any_name = text == _EVERYTHING
+        self._depth = 1_000_000 if "**" in text else text.count("/")
 
     def matches(self, relative: str) -> bool:
         """Tell whether the pattern matches the file at this relative path."""
-        names = relative.split("/")
-        return self.is_any_name or any(_is_match(parts, names) for parts in self._alternatives)
+        return self._regex.fullmatch(relative) is not None
 
     def enters(self, depth: int) -> bool:
         """Tell whether a folder `depth` levels below the root (0: directly in it) can hold a match."""
         return depth < self._depth
 
 
-def _is_match(parts: Sequence[re.Pattern[str] | None], names: Sequence[str]) -> bool:
-    #: How many names the parts so far can stand for.
-    counts = {0}
-    for part in parts:
-        if part is None:
-            counts = {*range(min(counts, default=len(names) + 1), len(names) + 1)}
-        else:
-            counts = {count + 1 for count in counts if count < len(names) and part.match(names[count])}
-    return len(names) in counts
-
-
 #: Returns the compiled pattern; the same text is compiled once.
 compile_pattern = lru_cache(maxsize=64)(Pattern)
 
-
-def _parts(pattern: str) -> list[str]:
-    parts = [part for part in pattern.split("/") if part not in ("", ".")]
-    if pattern.endswith("/") or parts[-1:] == ["**"]:
-        # `notes/**` is everything in it, not the folder itself.
-        parts += ["**", "*"] if parts[-1:] != ["**"] else ["*"]
-    pairs = zip(parts, ["", *parts], strict=False)
-    return [part for part, before in pairs if (part, before) != ("**", "**")]
+_TOKEN = r"(?:\*\*/)+|\*+|\?|\[([!^]?)(\]?[^]/]*)\]|[\s\S]"
+_REGEX = {"*": "[^/]*", "?": "[^/]", "{": "(?:", "}": ")"}
 
 
-def _expand_braces(pattern: str) -> list[str]:
-    done, todo = [], [pattern]
-    while todo:
-        text = todo.pop()
-        match = _ALTERNATIVES.search(text) if "{" in text else None
-        if match is None:
-            done.append(text)
+def _regex(pattern: str) -> str:
+    pieces, depth = [], 0
+    for match in re.finditer(_TOKEN, pattern):
+        token = match[0]
+        depth += {"{": 1, "}": -1}.get(token, 0)
+        if token.endswith("**/"):
+            pieces.append("(?:[^/]+/)*")
+        elif token == "**" and match.end() == len(pattern):
+            pieces.append(".+")
+        elif token[0] == "[" and match[2]:
+            inside = re.escape(match[2]).replace(r"\-", "-")
+            pieces.append(f"(?!/)[{'^' if match[1] else ''}{inside}]")
+        elif token == "," and depth:
+            pieces.append("|")
         else:
-            todo.extend(text[: match.start()] + each + text[match.end() :] for each in match[1].split(","))
-        if len(done) + len(todo) > _MAX_ALTERNATIVES:
-            return [pattern]
-    return done
+            pieces.append(_REGEX.get("*" if token[0] == "*" else token) or re.escape(token))
+    return "".join(pieces)
 
 
 class MemoryRoot(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,41 +202,37 @@ class MemoryPaths:
         *,
         exclude: Sequence[str] = (),
         uses_ignore_files: bool = True,
+        is_whole: bool = False,
     ) -> None:
-        """`exclude`: as in `.gitignore`; relative to the workspace, outside of it to the folder named."""
+        """`exclude`: as in `.gitignore`; relative to the workspace, outside of it to the folder named.
+
+        `is_whole`: the workspace is read as a whole, whatever is in it.
+        """
         self.workspace = os.path.abspath(os.path.expanduser(workspace))
         self._inside = folder_prefix(self.workspace)
         self.rules = Rules(self.workspace, exclude, uses_files=uses_ignore_files)
         self.extras = tuple(self._extra_roots(extra_paths))
         is_there = map(os.path.lexists, (self._inside + name for name in (*LONG_TERM, MEMORY_FOLDER)))
-        self._set_roots(is_whole=os.path.isdir(self.workspace) and not any(is_there))
+        everything = compile_pattern(_EVERYTHING)
+        #: Whether all Markdown of the workspace is memory.
+        self.is_whole = is_whole or (os.path.isdir(self.workspace) and not any(is_there))
+        names = () if self.is_whole else LONG_TERM
+        self.files = tuple(MemoryRoot(path=self._inside + name, pattern=everything) for name in names)
+        folder = self.workspace if self.is_whole else self._inside + MEMORY_FOLDER
+        self.memory = MemoryRoot(path=folder, pattern=everything)
+        self._roots = (*self.files, self.memory, *self.extras)
 
     @classmethod
-    def of(cls, settings: AgentSettings) -> MemoryPaths:
-        """Return the memory that an agent's settings name."""
+    def of(cls, settings: AgentSettings, *, is_whole: bool = False) -> MemoryPaths:
+        """Return the memory that an agent's settings name; with `is_whole` with all of the workspace."""
         memory = settings.memory
         return cls(
             settings.workspace,
             memory.extra_paths,
             exclude=memory.exclude,
             uses_ignore_files=memory.ignore_files,
+            is_whole=is_whole,
         )
-
-    def _set_roots(self, *, is_whole: bool) -> None:
-        everything = compile_pattern(_EVERYTHING)
-        #: Whether all Markdown of the workspace is memory.
-        self.is_whole = is_whole
-        names = () if is_whole else LONG_TERM
-        self.files = tuple(MemoryRoot(path=self._inside + name, pattern=everything) for name in names)
-        folder = self.workspace if is_whole else self._inside + MEMORY_FOLDER
-        self.memory = MemoryRoot(path=folder, pattern=everything)
-        self._roots = (*self.files, self.memory, *self.extras)
-
-    def as_whole(self) -> MemoryPaths:
-        """Return the same memory, with a workspace that is read as a whole."""
-        whole = copy(self)
-        whole._set_roots(is_whole=True)
-        return whole
 
     def ledger_path(self, absolute: str) -> str:
         """Return the ledger path of an absolute path."""

@@ -143,25 +143,13 @@ def test_missing_files_and_folders_are_reported(workspace, tmp_path):
     assert not missing.is_unlisted("/vault/a.md")
 
 
-def beside(workspace, *extra):
-    return markdown_beside(MemoryPaths(workspace, [ExtraPath(path=each) for each in extra]))
+def test_markdown_beside_the_memory_is_what_no_rule_reads_or_leaves_out(place):
+    files = ["MEMORY.md", "README.MD", "docs/a.md", "docs/deep/b.mdx", "wiki/c.md", "docs/d.txt", "SOUL.md"]
+    files += ["node_modules/p/README.md", ".git/x.md", "build/z.md", "docs/no.md"]
+    rules = {".gitignore": "build/\nno.md\n"}
+    place.furnish(files=dict.fromkeys(files, "x") | rules, extraPaths=["wiki"])
+    (place.workspace / "link.md").symlink_to("MEMORY.md")
 
-
-def test_markdown_beside_the_memory_is_what_no_rule_reads_or_leaves_out(workspace):
-    for name in ("README.MD", "docs/a.md", "docs/deep/b.mdx", "wiki/c.md", "docs/d.txt"):
-        write(workspace / name)
-    for name in ("node_modules/p/README.md", ".git/x.md", ".obsidian/y.md", "build/z.md", "docs/no.md"):
-        write(workspace / name)
-    write(workspace / ".gitignore", "build/\nno.md\n")
-    (workspace / "link.md").symlink_to("memory/a.md")
-
-    assert beside(workspace, "wiki") == ["README.MD", "docs/a.md", "docs/deep/b.mdx"]
-    assert beside(workspace, ".") == []
-
-
-def test_what_openclaw_puts_into_its_workspace_is_not_beside(workspace):
-    write(workspace / "AGENTS.md")
-    assert beside(workspace) == ["AGENTS.md"]
-
-    write(workspace / "SOUL.md")
-    assert beside(workspace) == []
+    assert markdown_beside(place.agent) == ["README.MD", "docs/a.md", "docs/deep/b.mdx"]
+    place.configure(extraPaths=["."])
+    assert markdown_beside(place.agent) == []

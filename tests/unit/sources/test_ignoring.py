@@ -6,8 +6,6 @@ from memline.shared.sources.discover import discover
 from memline.shared.sources.paths import MemoryPaths
 from tests.support.process import python
 
-LOGSEQ = "Logseq's backups and templates"
-
 
 @pytest.fixture
 def folder(tmp_path):
@@ -79,14 +77,6 @@ def test_an_ignore_file_above_the_memory_does_not_count(folder):
     assert found(folder) == ["MEMORY.md", "memory/a.md"]
     assert found(folder, exclude=("MEMORY.md",)) == ["memory/a.md"]
     assert found(folder, exclude=("memory/",)) == ["MEMORY.md"]
-
-
-def test_what_programs_keep_beside_notes_is_left_out(tmp_path):
-    write(tmp_path, "note.md", "Templates/day.md", ".obsidian/x.md", "logseq/bak/pages/a.md", "pages/a.md")
-
-    assert found(tmp_path) == ["note.md", "pages/a.md"]
-    assert "Templates/day.md" in found(tmp_path, exclude=("!/Templates/",))
-    assert left_out(tmp_path) == {"Templates/": "Obsidian's templates", "logseq/bak/": LOGSEQ}
 
 
 def test_odd_ignore_files_do_no_harm(folder, tmp_path):

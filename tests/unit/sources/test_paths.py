@@ -152,7 +152,6 @@ def test_backups_checkpoints_locks_and_other_files_are_not_transcripts(name):
         ("[!ab]*.md", "c1.md", True),
         ("[.md", "[.md", True),
         ("[z-a].md", "a.md", False),
-        ("[&&a--b].md", "b.md", True),
         ("[.-0]x", "/x", False),
         ("*.{md,markdown}", "a.markdown", True),
         ("{a,b}/{c,d}.md", "b/d.md", True),
