@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 from memline.producers.bridges.qmd.updates import QmdUpdates
 from memline.producers.runs.in_process import InProcessWorkers
@@ -17,11 +17,7 @@ from memline.producers.watching.follow import Follower
 from memline.shared.clock import SystemClock
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.choice import choose
-from memline.shared.errors import IndexCorrupt, IndexFault
-from memline.shared.findings.check import check
-from memline.shared.findings.facts import Facts
-from memline.shared.index import driver
+from memline.shared.errors import IndexCorrupt
 from memline.shared.index.driver import file_id
 from memline.shared.index.hold import FOLLOWER, hold
 from memline.shared.index.rows import FileRow
@@ -29,29 +25,23 @@ from memline.shared.liveness import Liveness
 from memline.shared.logs import Log
 from memline.shared.queue.broker import send
 from memline.shared.queue.messages import Sweep
+from memline.shared.sessions.transcripts import transcripts_of
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.words import counted
 
 Note = Callable[[str], None]
-
-#: Seconds between two looks at what is wrong.
-TROUBLE_EVERY_S = 5.0
 
 #: Files that get a line each at a time; more are counted.
 MOST_LINES = 10
 
 
 class Lines:
-    """Says what was stored of files, and what is wrong with their indexes; for a terminal."""
+    """Says what was stored of files, for a terminal."""
 
-    def __init__(self, agents: Sequence[AgentSettings], on_note: Note) -> None:
-        self._agents = agents
+    def __init__(self, on_note: Note) -> None:
         self.on_note = on_note
         #: What was stored since the last tick. The thread of the store worker adds to it.
         self._stored: deque[str] = deque()
-        self._look_at = time.monotonic() + TROUBLE_EVERY_S
-        #: Agent -> code of what was said to be wrong with it last.
-        self._trouble: dict[str, str] = {}
 
     def stored(self, row: FileRow) -> None:
         """Note that a file was stored."""
@@ -66,22 +56,6 @@ class Lines:
             lines = [f"memline: {counted(len(lines), 'file')} read"]
         for line in lines:
             self.on_note(line)
-        if time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + TROUBLE_EVERY_S
-            for settings in self._agents:
-                # The part that failed says so; this only looks.
-                with suppress(IndexFault):
-                    self._say_trouble(settings)
-
-    def _say_trouble(self, settings: AgentSettings) -> None:
-        """Say the most urgent problem or warning, once; its words may change every second."""
-        with driver.reading_if_any(settings.index_path) as reader:
-            facts = Facts(settings, choose(settings), reader, now=time.time())
-            first = next((each for each in check(facts) if each.is_trouble), None)
-        if first is not None and first.code != self._trouble.get(settings.agent):
-            advice = f" (try: {first.action})" if first.action else ""
-            self.on_note(f"memline: agent {settings.agent}: {first.what}{advice}")
-        self._trouble[settings.agent] = first.code if first is not None else ""
 
 
 class Following:
@@ -95,18 +69,22 @@ class Following:
         self._settings = settings
         self._agents = agents
         self._lines = lines
+        self._followers: list[Follower] = []
         self._is_old = False
 
     def __enter__(self) -> Following:
         with ExitStack() as stack:
             self._qmd = stack.enter_context(QmdUpdates(self._agents))
             stack.enter_context(FlushSessions(self._agents))
-            follower = Follower(self._agents, on_change=self._qmd.changed)
-            self._follower = stack.enter_context(follower)
-            for line in self._follower.describe():
-                if self._lines:
-                    self._lines.on_note(line)
             for agent in self._agents:
+                follower = stack.enter_context(Follower(agent, on_change=self._qmd.changed))
+                self._followers.append(follower)
+                self._scan(follower)
+                mode, sessions = follower.mode(), " and its sessions" if transcripts_of(agent) else ""
+                Log("follow").info("files.followed", agent=agent.agent, workspace=agent.workspace, mode=mode)
+                if self._lines:
+                    line = f"memline: agent {agent.agent} follows {agent.workspace}{sessions}: {mode}"
+                    self._lines.on_note(line)
                 kind, path = "up" if self._lines else "watch", agent.index_path
                 if (lock := hold(path, kind, time.time(), part=FOLLOWER)) is not None:
                     stack.callback(lock.close)
@@ -119,16 +97,22 @@ class Following:
         self._stack.close()
 
     def tick(self) -> None:
-        self._follower.tick()
+        for follower in self._followers:
+            self._scan(follower)
         self._qmd.tick()
         if self._lines:
             self._lines.tick()
         if not self._is_old and (file := self._settings.file.newer()):
             Log("settings").warning("settings.old", file=file)
             self._is_old = True
-        if self._lines and self._follower.corrupt:
-            # Moved aside and built again by `up`.
-            raise self._follower.corrupt
+
+    def _scan(self, follower: Follower) -> None:
+        try:
+            follower.tick()
+        except IndexCorrupt:
+            # Moved aside and built again by `up`; in a fleet by its store worker.
+            if self._lines:
+                raise
 
 
 def up(
@@ -152,7 +136,7 @@ def up(
                 reason = f" ({choice.reason})" if choice.reason else ""
                 provider = f"{choice.provider} {choice.model}".strip()
                 on_note(f"memline: agent {agent.agent} embeds with {provider}{reason}")
-            lines = Lines(agents, on_note)
+            lines = Lines(on_note)
             workers = InProcessWorkers(settings, long_lived=True, on_stored=lines.stored)
             run([workers, Following(settings, agents, lines=lines), *more], stop, liveness=liveness)
         except IndexCorrupt as error:

@@ -2,13 +2,12 @@
 
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.flush.flush import NOT_DUE, SKIPPED, flush, folder_of, is_on
+from memline.shared.flush.flush import NOT_DUE, flush, folder_of, is_on
 from memline.shared.logs import Log
 
 #: Seconds between two scans of the transcripts, as with their indexing.
@@ -28,9 +27,8 @@ class FlushSessions:
         self._agents = tuple(filter(is_on, agents))
         self._clock = clock or SystemClock()
         self._stop = threading.Event()
-        #: Path of a transcript -> its time (ns) when it was looked at, and the reason that was logged.
+        #: Path of a transcript -> its time (ns) when it was looked at.
         self._seen_ns: dict[Path, int] = {}
-        self._reasons: dict[Path, str] = {}
 
     def __enter__(self) -> Self:
         if self._agents:
@@ -41,30 +39,27 @@ class FlushSessions:
         # Not waited for: a flush that ends with the process has appended its entry, or has not begun to.
         self._stop.set()
 
+    def _run(self) -> None:
+        while not self._stop.wait(SCAN_EVERY_S):
+            self.scan()
+
     def scan(self) -> None:
         """Flush what is due among the transcripts that changed since the last scan."""
         for settings in self._agents:
             # Archives have other endings.
             for path in folder_of(settings).glob("*.jsonl"):
-                with suppress(OSError):
+                try:
                     changed_ns = path.lstat().st_mtime_ns
                     is_alive = self._clock.now() - changed_ns / 1e9 <= ALIVE_S and not self._stop.is_set()
-                    if is_alive and self._seen_ns.get(path) != changed_ns:
-                        self._seen_ns[path] = changed_ns
-                        self._flush(settings, path)
-
-    def _run(self) -> None:
-        while not self._stop.wait(SCAN_EVERY_S):
-            self.scan()
-
-    def _flush(self, settings: AgentSettings, path: Path) -> None:
-        try:
-            flushed = flush(settings, path, self._clock, if_due=True)
-            outcome, reason = flushed.outcome, flushed.reason
-        except Exception as error:
-            # One odd transcript must not end the flushes of the others.
-            outcome, reason = "failed", getattr(error, "message", f"{type(error).__name__}: {error}")
-        if outcome != NOT_DUE and self._reasons.get(path) != reason:
-            self._reasons[path] = reason
-            log = _LOG.warning if outcome in (SKIPPED, "failed") else _LOG.info
-            log("flush.done", agent=settings.agent, session=str(path), outcome=outcome, reason=reason)
+                    if not is_alive or self._seen_ns.get(path) == changed_ns:
+                        continue
+                    self._seen_ns[path] = changed_ns
+                    flushed = flush(settings, path, self._clock, if_due=True)
+                except Exception as error:
+                    # One odd transcript must not end the flushes of the others.
+                    reason = getattr(error, "message", type(error).__name__)
+                    _LOG.warning("flush.failed", agent=settings.agent, session=str(path), reason=reason)
+                else:
+                    if flushed.outcome != NOT_DUE:
+                        result = {"outcome": flushed.outcome, "reason": flushed.reason}
+                        _LOG.info("flush.done", agent=settings.agent, session=str(path), **result)

@@ -1,4 +1,4 @@
-"""Follow the files of agents: a full scan at the start, then what the watchers report.
+"""Follow the files of an agent: a full scan at the start, then what the watchers report.
 
 Only paths are sent. What was enqueued and did not arrive in the ledger is found again by the next scan, so a
 lost message costs `SCAN_EVERY_S`, not a file, and a queue that cannot be reached costs nothing but time.
@@ -7,7 +7,7 @@ lost message costs `SCAN_EVERY_S`, not a file, and a queue that cannot be reache
 import math
 import os
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Self
@@ -53,73 +53,27 @@ _log = Log("follow")
 
 
 class Follower:
-    """Follows the files of some agents; a context manager. The broker of this process is set before."""
+    """Follows the files of one agent; a context manager. The broker of this process is set before."""
 
     def __init__(
         self,
-        agents: Sequence[AgentSettings],
+        settings: AgentSettings,
         *,
         on_change: Callable[[AgentSettings], None] = lambda _: None,
         clock: Clock | None = None,
     ) -> None:
-        """`on_change` is told of an agent whose files changed, by any thread."""
-        self._agents = [_AgentFollower(settings, clock or SystemClock(), on_change) for settings in agents]
-        self._stack = ExitStack()
-        #: The damaged index that was met last.
-        self.corrupt: IndexCorrupt | None = None
-
-    def __enter__(self) -> Self:
-        with self._stack:
-            for agent in self._agents:
-                for watcher in agent.watchers:
-                    # Before the first scan: a change in between is then seen by both, not by none.
-                    self._stack.enter_context(watcher)
-            self.tick()
-            self._stack = self._stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def describe(self) -> Iterator[str]:
-        """Log for each agent what is followed, and how; yield it as a line."""
-        for agent in self._agents:
-            name, workspace, mode = agent.settings.agent, agent.settings.workspace, agent.mode()
-            _log.info("files.followed", agent=name, workspace=workspace, mode=mode)
-            sessions = " and its sessions" if agent.transcripts else ""
-            yield f"memline: agent {name} follows {workspace}{sessions}: {mode}"
-
-    def tick(self) -> None:
-        """Scan all files when that is due; call it several times a second.
-
-        What fails for one agent is logged, and the others are followed all the same.
-        """
-        for agent in self._agents:
-            try:
-                agent.tick()
-            except Exception as error:
-                # One odd record in one transcript must not end what runs for weeks.
-                self.corrupt = error if isinstance(error, IndexCorrupt) else self.corrupt
-                agent.log_once(error)
-
-
-class _AgentFollower:
-    """Follows the files of one agent. `enqueue` and `_request_scan` are called by threads of watchers."""
-
-    def __init__(
-        self, settings: AgentSettings, clock: Clock, on_change: Callable[[AgentSettings], None]
-    ) -> None:
-        self.settings = settings
+        """`on_change` is told that files changed, by any thread."""
+        self._settings = settings
         self._on_change = on_change
-        self._clock = clock
-        self.watchers: list[Watcher] = []
+        self._clock = clock or SystemClock()
+        self._transcripts = transcripts_of(settings)
+        self._watchers: list[Watcher] = []
         sync = settings.memory.sync
         if sync.watch and MEMORY in settings.memory.sources:
             quiet_s = sync.watch_debounce_ms / 1000
             self._watch(MemoryPaths.of(settings), quiet_s, CEILING * quiet_s)
-        self.transcripts = transcripts_of(settings)
-        if sync.watch and self.transcripts:
-            self._watch(self.transcripts, TRANSCRIPT_S, TRANSCRIPT_S)
+        if sync.watch and self._transcripts:
+            self._watch(self._transcripts, TRANSCRIPT_S, TRANSCRIPT_S)
         #: Whether the next scan reads all transcripts to their ends, whatever has grown.
         self._is_catching_up = True
         #: Whether a scan finds the first import, or what changed while this process was off. It becomes a
@@ -131,77 +85,86 @@ class _AgentFollower:
         #: What the last scan enqueued, and the seconds until the next one while that does not arrive.
         self._enqueued: list[tuple[str, int]] = []
         self._wait_s = SCAN_EVERY_S
-        self._is_queue_down = False
         #: The error that was logged last.
         self._logged = ""
 
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            for watcher in self._watchers:
+                stack.enter_context(watcher)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
     def _watch(self, files: WatchedFiles, quiet_s: float, most_s: float) -> None:
-        on_paths, on_rescan = self.enqueue, self._request_scan
+        on_paths, on_rescan = self._enqueue, self._request_scan
         watcher = Watcher(files, quiet_s=quiet_s, most_s=most_s, on_paths=on_paths, on_rescan=on_rescan)
-        self.watchers.append(watcher)
+        self._watchers.append(watcher)
 
     def mode(self) -> str:
         """Return how the files are followed, and why they are polled if they are."""
-        if not self.settings.workspace.is_dir():
+        if not self._settings.workspace.is_dir():
             return "the folder is missing, and what was indexed of it is kept"
         # One that polls tells more than one that watches.
-        modes = [f"{each.mode} ({each.reason})" if each.reason else each.mode for each in self.watchers]
+        modes = [f"{each.mode} ({each.reason})" if each.reason else each.mode for each in self._watchers]
         return max(modes, key=len, default="not watching (sync.watch is off)")
 
     def tick(self) -> None:
-        """Scan when that is due."""
-        if self._is_scan_asked or self._clock.now() >= self._next_scan_s:
-            try:
-                self._scan()
-                self._logged = ""
-            except QueueError as error:
-                self._wait_for_queue(error)
+        """Scan all files when that is due; call it several times a second.
 
-    def log_once(self, error: Exception) -> None:
-        """Log an error, unless it goes on.
-
-        A fault in our code is named by its place: its text may quote a note.
+        What fails is logged once, and the files are followed all the same: one odd record in one transcript
+        must not end what runs for weeks. Raises IndexCorrupt.
         """
-        words = str(error)
-        if not isinstance(error, MemlineError | OSError):
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            words = f"{type(error).__name__} in {Path(frame.filename).name}, line {frame.lineno}"
-        if words != self._logged:
-            self._logged = words
-            _log.error("follow.failed", agent=self.settings.agent, error=words)
+        if not self._is_scan_asked and self._clock.now() < self._next_scan_s:
+            return
+        try:
+            self._scan()
+            self._logged = ""
+        except Exception as error:
+            if isinstance(error, QueueError):
+                self._next_scan_s = self._clock.now() + QUEUE_RETRY_S
+            words = str(error)
+            if not isinstance(error, MemlineError | OSError):
+                # A fault in our code is named by its place: its text may quote a note.
+                frame = traceback.extract_tb(error.__traceback__)[-1]
+                words = f"{type(error).__name__} in {Path(frame.filename).name}, line {frame.lineno}"
+            if words != self._logged:
+                self._logged = words
+                _log.error("follow.failed", agent=self._settings.agent, error=words)
+            if isinstance(error, IndexCorrupt):
+                raise
 
-    def enqueue(self, paths: Iterable[str]) -> None:
-        """Send changed paths to the chunk workers."""
+    def _enqueue(self, paths: Iterable[str]) -> None:
+        """Send changed paths to the chunk workers; called by threads of watchers."""
         changed = sorted(paths)
-        _log.info("files.changed", agent=self.settings.agent, files=len(changed))
-        self._on_change(self.settings)
-        gone = {path for path in changed if not is_transcript(path) and self._is_gone(path)}
-        if gone:
+        _log.info("files.changed", agent=self._settings.agent, files=len(changed))
+        self._on_change(self._settings)
+        there = [path for path in changed if is_transcript(path) or self._is_there(path)]
+        if there != changed:
             # A scan tells whether its root was emptied.
-            changed = [path for path in changed if path not in gone]
             self._request_scan()
         try:
-            enqueue_files(self.settings.agent, changed, index=self.settings.index_path.name)
-        except QueueError as error:
-            self._wait_for_queue(error)
-            return
-        self._is_queue_down = False
+            enqueue_files(self._settings.agent, there, index=self._settings.index_path.name)
+        except QueueError:
+            self._request_scan()
 
-    def _is_gone(self, path: str) -> bool:
-        return not os.path.lexists(self.settings.workspace / path)
+    def _is_there(self, path: str) -> bool:
+        return os.path.lexists(self._settings.workspace / path)
 
     def _request_scan(self) -> None:
         self._is_scan_asked = True
 
     def _scan(self) -> None:
         """Compare all files with the ledger and begin to feed what differs."""
-        sync = self.settings.memory.sync
+        sync = self._settings.memory.sync
         every_s = [SCAN_EVERY_S] * sync.watch + [60.0 * sync.interval_minutes] * (sync.interval_minutes > 0)
         # Set before the scan: one that is requested meanwhile is not forgotten.
         is_asked, self._is_scan_asked = self._is_scan_asked, False
         self._next_scan_s = self._clock.now() + min(every_s, default=math.inf)
-        with driver.reading_if_any(self.settings.index_path) as reader:
-            plan = make_plan(self.settings, choose(self.settings), reader)
+        with driver.reading_if_any(self._settings.index_path) as reader:
+            plan = make_plan(self._settings, choose(self._settings), reader)
             waiting = jobs.waiting_files(reader) if reader else {}
         if sync.on_session_start and any(
             is_transcript(path) and not is_archive(path) for path in plan.changes.added
@@ -212,14 +175,13 @@ class _AgentFollower:
         files = plan.outside_jobs(files, waiting)
         is_first_look, self._is_first_look = self._is_first_look, False
         if files:
-            _log.info("scan.changes", agent=self.settings.agent, files=len(files))
-            self._on_change(self.settings)
+            _log.info("scan.changes", agent=self._settings.agent, files=len(files))
+            self._on_change(self._settings)
             if is_first_look or len(files) > AHEAD_FILES:
                 self._make_job(files, jobs.IMPORT if plan.is_first else jobs.BACKFILL)
             else:
                 paths = [path for path, _ in files]
-                enqueue_files(self.settings.agent, paths, index=self.settings.index_path.name)
-            self._is_queue_down = False
+                enqueue_files(self._settings.agent, paths, index=self._settings.index_path.name)
         # One that a watcher asks for may come before what the last one enqueued.
         is_stuck = bool(files) and files == self._enqueued and not is_asked
         self._enqueued = files
@@ -229,23 +191,23 @@ class _AgentFollower:
 
     def _make_job(self, files: list[tuple[str, int]], kind: str) -> None:
         """Write a job down that reads these files, and wake the store worker, which feeds them."""
-        writing = IndexWriter.of(self.settings, clock=self._clock)
+        writing = IndexWriter.of(self._settings, clock=self._clock)
         with closing(writing) as writer, writer.transaction() as (connection, _):
             now_ns = self._clock.now_ns()
             job = jobs.create(connection, kind, now_ns=now_ns, files=files)
-        _log.info("job.made", agent=self.settings.agent, job=job.token, kind=kind)
-        send(Sweep(agent=self.settings.agent))
+        _log.info("job.made", agent=self._settings.agent, job=job.token, kind=kind)
+        send(Sweep(agent=self._settings.agent))
 
     def _due_tails(self, changes: Changes) -> Sequence[str]:
         """Return the transcripts that grew a little and are to be read on all the same."""
-        if self._is_catching_up or not self.settings.memory.sync.watch:
+        if self._is_catching_up or not self._settings.memory.sync.watch:
             self._is_catching_up = False
             return changes.growing
-        if not changes.growing or not self.transcripts:
+        if not changes.growing or not self._transcripts:
             return ()
-        with driver.reading(self.settings.index_path) as reader:
+        with driver.reading(self._settings.index_path) as reader:
             entries = [entry for path in changes.growing if (entry := ledger.entry(reader, path))]
-        return [each.path for each in entries if self._is_due(self.transcripts, each.path, each.lines)]
+        return [each.path for each in entries if self._is_due(self._transcripts, each.path, each.lines)]
 
     def _is_due(self, transcripts: Transcripts, path: str, known_lines: int) -> bool:
         """Tell whether a transcript came to rest, or has enough more lines than were read."""
@@ -257,11 +219,4 @@ class _AgentFollower:
         except (FileRefused, OSError):
             # Gone, or not a file any more: reading it says what it is.
             return True
-        return lines - known_lines >= self.settings.memory.sync.sessions.delta_messages
-
-    def _wait_for_queue(self, error: QueueError) -> None:
-        """Forget what could not be enqueued; the scan when the queue may be back finds all of it."""
-        if not self._is_queue_down:
-            self._is_queue_down = True
-            _log.warning("queue.unavailable", error=error.message, action=error.hint)
-        self._next_scan_s = self._clock.now() + QUEUE_RETRY_S
+        return lines - known_lines >= self._settings.memory.sync.sessions.delta_messages

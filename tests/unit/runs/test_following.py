@@ -2,14 +2,12 @@ import threading
 
 import pytest
 
-from memline.producers.actions import verbs
 from memline.producers.runs import following
 from memline.producers.runs.following import Lines
 from memline.producers.watching import follow
 from memline.shared.errors import IndexFault
 from tests.support.index_rows import file_row
 from tests.support.process import TIMEOUT_S
-from tests.support.workspace import remote
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
 
@@ -80,7 +78,7 @@ def test_up_says_one_line_a_change(place):
 
 def test_files_are_said_once_and_very_many_are_counted(place):
     said = []
-    lines = Lines([place.agent], said.append)
+    lines = Lines(said.append)
     lines.stored(file_row("memory/a.md", "One."))
     lines.stored(file_row("memory/b.md", outcome="removed"))
     lines.tick()
@@ -92,21 +90,3 @@ def test_files_are_said_once_and_very_many_are_counted(place):
     lines.tick()
 
     assert said[2:] == [f"memline: {following.MOST_LINES + 5} files read"]
-
-
-def test_what_is_wrong_is_said_once_in_the_words_of_its_finding(place, monkeypatch):
-    monkeypatch.setattr(following, "TROUBLE_EVERY_S", 0.0)
-    place.index()
-    place.configure(**remote("http://127.0.0.1:9/v1"))
-    verbs.pause(place.agent)
-    said = []
-    lines = Lines([place.agent], said.append)
-
-    lines.tick()
-    lines.tick()
-
-    (line,) = said
-    assert "paused" in line and "memline queue resume" in line
-    place.index_path.write_bytes(b"no database " * 1000)
-    lines.tick()
-    assert said == [line]

@@ -47,7 +47,8 @@ def test_what_could_not_be_enqueued_is_enqueued_when_the_queue_is_back(place, qu
     clock = ManualClock()
     place.run("index")
 
-    with Follower([place.agent], clock=clock) as follow:
+    with Follower(place.agent, clock=clock) as follow:
+        follow.tick()
         queue.is_down = True
         place.write("memory/saved.md", "# Saved\n")
         clock.advance(follow_module.SCAN_EVERY_S)
@@ -59,14 +60,15 @@ def test_what_could_not_be_enqueued_is_enqueued_when_the_queue_is_back(place, qu
         follow.tick()
 
     assert queue.enqueued == [["memory/saved.md"]]
-    assert [record.message for record in caplog.records].count("queue.unavailable") == 1
+    assert [record.message for record in caplog.records].count("follow.failed") == 1
 
 
 def test_files_that_never_arrive_are_enqueued_less_and_less_often(place, queue):
     clock = ManualClock()
     place.run("index")
 
-    with Follower([place.agent], clock=clock) as follow:
+    with Follower(place.agent, clock=clock) as follow:
+        follow.tick()
         place.write("memory/saved.md", "# Saved\n")
         for _ in range(24 * 3600 // 30):
             clock.advance(30)
@@ -88,7 +90,8 @@ def test_what_the_first_look_finds_is_a_job_and_what_is_saved_later_is_not(place
     # Later than any file was written.
     clock = ManualClock(4e9)
 
-    with Follower([place.agent], clock=clock) as follow:
+    with Follower(place.agent, clock=clock) as follow:
+        follow.tick()
         found = opened(place)
         place.write("memory/saved.md", "# Saved\n")
         clock.advance(follow_module.SCAN_EVERY_S)
@@ -103,7 +106,8 @@ def test_a_file_that_is_saved_again_does_not_wait_for_its_job(place, queue):
     # Before any file was written.
     clock = ManualClock(1_000.0)
 
-    with Follower([place.agent], clock=clock) as follow:
+    with Follower(place.agent, clock=clock) as follow:
+        follow.tick()
         clock.advance(follow_module.SCAN_EVERY_S)
         follow.tick()
 
@@ -115,7 +119,8 @@ def test_very_many_files_that_a_scan_finds_are_a_job(place, queue, monkeypatch):
     clock = ManualClock()
     place.run("index")
 
-    with Follower([place.agent], clock=clock) as follow:
+    with Follower(place.agent, clock=clock) as follow:
+        follow.tick()
         for number in range(3):
             place.write(f"memory/{number}.md", f"# Note {number}\n")
         clock.advance(follow_module.SCAN_EVERY_S)
@@ -151,7 +156,8 @@ def test_a_session_is_read_on_when_it_grew_enough_or_came_to_rest(
     place.run("index")
     clock = ManualClock(file.stat().st_mtime)
 
-    with Follower([place.agent], clock=clock) as follow:
+    with Follower(place.agent, clock=clock) as follow:
+        follow.tick()
         with file.open("a") as handle:
             handle.write(more)
         clock.advance(follow_module.SCAN_EVERY_S + rest_s)
