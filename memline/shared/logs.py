@@ -11,15 +11,12 @@ Fields never hold secrets or the text of files. Importing this module imports th
 
 from __future__ import annotations
 
-import io
 import json
 import logging
-import os
-import stat
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partialmethod
 from typing import Any, TextIO
@@ -29,12 +26,6 @@ ROOT = "memline"
 
 # A command that shows its errors itself keeps no log; without a handler Python prints the bare events.
 logging.getLogger(ROOT).addHandler(logging.NullHandler())
-
-#: Name of the log of what users did; a server writes its lines at every level (`always`).
-AUDIT = "audit"
-
-#: Name of the log of what a server was asked: one JSON object a line, whatever the form of the others.
-REQUEST = "request"
 
 #: Attribute of a record that carries the fields.
 _FIELDS = "memline_fields"
@@ -109,55 +100,6 @@ def configure(level: str = "WARNING", style: str = "text", stream: TextIO | None
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for name in _A_LINE_A_REQUEST:
         logging.getLogger(name).setLevel(logging.DEBUG if level == "DEBUG" else logging.WARNING)
-
-
-def always(name: str, *, style: str = "") -> None:
-    """Write the lines of this log from INFO on, also where the level of the others is higher.
-
-    `style`: text or json, to standard error; empty: as all others.
-    """
-    logger = logging.getLogger(f"{ROOT}.{name}")
-    logger.setLevel(logging.INFO)
-    if style:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
-        logger.handlers = [handler]
-        logger.propagate = False
-
-
-class _Unread(io.BufferedIOBase):
-    """Writes to a pipe without waiting for its reader: what finds no room is dropped."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def write(self, data: Any) -> int:
-        with suppress(OSError):
-            os.write(self._descriptor, data)
-        return len(data)
-
-
-def protect_errors() -> None:
-    """Let standard error drop what is not read in time, where it is a pipe: full, one stops who writes to it.
-
-    A pipe takes 64 kB, some 400 requests of a server.
-    """
-    errors = sys.__stderr__
-    if errors is None or sys.stderr is not errors or not stat.S_ISFIFO(os.fstat(errors.fileno()).st_mode):
-        return
-    # Opened anew: a flag of the one that was inherited would be changed for all who share it. The pipe of
-    # another user may not be opened again.
-    with suppress(OSError):
-        opened = os.open(f"/dev/fd/{errors.fileno()}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        sys.stderr = io.TextIOWrapper(
-            _Unread(opened), errors.encoding, "backslashreplace", line_buffering=True
-        )
 
 
 def _time(record: logging.LogRecord) -> str:

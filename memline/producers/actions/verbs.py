@@ -6,18 +6,20 @@ Each takes who asks and its parameters, and returns what every face shows of it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
-from memline.producers.actions.perform import Asker, Done, Verb
+import msgspec
+
 from memline.producers.reports import jobs as reports
 from memline.producers.reports.fleet_state import queue_url
 from memline.producers.reports.jobs import SHORT
 from memline.producers.reports.providers import modes
 from memline.shared.batches import plan as batch_plan
 from memline.shared.clock import SystemClock
+from memline.shared.config.agents import Settings
 from memline.shared.config.installation import NO_QUEUE, QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
@@ -43,6 +45,34 @@ from memline.shared.words import counted
 
 #: What a verb makes of a job.
 _STATES = {"pause": "is paused", "resume": "goes on", "cancel": "is cancelled"}
+
+
+class Asker(msgspec.Struct, frozen=True, kw_only=True):
+    """The agents for which somebody asks."""
+
+    settings: Settings
+    #: Those that the asker may touch, or the ones named among them.
+    agents: tuple[AgentSettings, ...]
+    #: The agent that was named; empty: none was.
+    agent: str = ""
+
+    @property
+    def queue_url(self) -> QueueAddress:
+        """The address of the queue; empty without one."""
+        return self.settings.queue
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an action."""
+
+    #: What the command prints with `--json`.
+    value: Any
+    #: Sentences for a reader.
+    words: tuple[str, ...] = ()
+    #: What may be missing, for a reader; a command prints it as an error is.
+    notes: tuple[str, ...] = ()
+    #: False when the state did not allow it: exit status 1 of the command, 409 over HTTP.
+    is_changed: bool = True
 
 
 def _change_job(verb: str, asker: Asker, job: str) -> Done:
@@ -79,9 +109,8 @@ def _change_job(verb: str, asker: Asker, job: str) -> Done:
         wake(asker.queue_url, settings.agent)
     else:
         words = f"was left alone, it is {body['state']}"
-    line = {"agent": settings.agent, "job": row.token, "state": body["state"], "changed": is_changed}
     lines = (f"{settings.agent}: job {row.token} {words}.", *more)
-    return Done(value=body, words=lines, audit=line, is_changed=is_changed)
+    return Done(value=body, words=lines, is_changed=is_changed)
 
 
 def _cancel_batch(asker: Asker, settings: AgentSettings, batch: Batch) -> Done:
@@ -102,7 +131,6 @@ def _cancel_batch(asker: Asker, settings: AgentSettings, batch: Batch) -> Done:
     return Done(
         value={"agentId": settings.agent, "id": batch.token, "cancelAsked": is_asked},
         words=tuple(words),
-        audit={"agent": settings.agent, "batch": batch.token, "changed": is_asked},
         is_changed=is_asked,
     )
 
@@ -125,8 +153,7 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
         lines += [f"{line}.", f"  memline jobs show {job} says how far it is."]
         if each["missing"]:
             notes.append(f"{agent}: no worker does it yet (try: memline worker {' '.join(each['missing'])})")
-    names = {"agents": _names(asker), "jobs": ", ".join(each["id"] for each in made)}
-    return Done(value=made, words=tuple(lines), notes=tuple(notes), audit=names)
+    return Done(value=made, words=tuple(lines), notes=tuple(notes))
 
 
 def _reindex(asker: Asker, settings: AgentSettings, *, force: bool) -> dict[str, Any]:
@@ -247,8 +274,7 @@ def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None) -> D
                     "ceiling": refusal.to_json() if refusal else None,
                 }
             )
-    line = {"agents": _names(asker), "provider": provider or ""}
-    return Done(value=done, words=tuple(words), audit=line)
+    return Done(value=done, words=tuple(words))
 
 
 def drop(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None = None) -> Done:
@@ -258,7 +284,7 @@ def drop(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None 
     url = queue_url(asker.settings)
     count = dead_letters.drop(url, dead_letters.listed(url, agent=asker.agent, error=error, ids=ids))
     words = f"{counted(count, 'message')} removed."
-    return Done(value={"dropped": count}, words=(words,), audit={"count": count})
+    return Done(value={"dropped": count}, words=(words,))
 
 
 def requeue(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None = None) -> Done:
@@ -266,21 +292,20 @@ def requeue(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | No
     url = queue_url(asker.settings)
     count = dead_letters.requeue(url, dead_letters.listed(url, agent=asker.agent, error=error, ids=ids))
     words = f"{counted(count, 'message')} put back on the queues."
-    return Done(value={"requeued": count}, words=(words,), audit={"count": count})
+    return Done(value={"requeued": count}, words=(words,))
 
 
-def _names(asker: Asker) -> str:
-    return ", ".join(settings.agent for settings in asker.agents)
-
-
-#: By the words of its command.
-VERBS = {
-    "reindex": Verb(run=reindex, audit="reindex"),
-    "jobs pause": Verb(run=partial(_change_job, "pause"), audit="pause"),
-    "jobs resume": Verb(run=partial(_change_job, "resume"), audit="resume"),
-    "jobs cancel": Verb(run=partial(_change_job, "cancel"), audit="cancel", is_danger=True),
-    "queue requeue": Verb(run=requeue, audit="requeue"),
-    "queue drop": Verb(run=drop, audit="drop", is_danger=True),
-    "queue pause": Verb(run=partial(_set_paused, True), audit="pause"),
-    "queue resume": Verb(run=partial(_set_paused, False), audit="resume"),
+#: What each command does. It takes the asker, and arguments that `producers.api.arguments.check` has checked.
+VERBS: dict[str, Callable[..., Done]] = {
+    "reindex": reindex,
+    "jobs pause": partial(_change_job, "pause"),
+    "jobs resume": partial(_change_job, "resume"),
+    "jobs cancel": partial(_change_job, "cancel"),
+    "queue requeue": requeue,
+    "queue drop": drop,
+    "queue pause": partial(_set_paused, True),
+    "queue resume": partial(_set_paused, False),
 }
+
+#: The commands that destroy something: a page asks before it runs one.
+DANGERS = ("jobs cancel", "queue drop")

@@ -37,7 +37,7 @@ from memline.producers.api.responses import JsonResponse, error_response, respon
 from memline.producers.reports.metrics import FleetCollector, page
 from memline.shared.config.installation import Serve
 from memline.shared.errors import BadRequest, MemlineError
-from memline.shared.logs import REQUEST, Log
+from memline.shared.logs import Log
 from memline.shared.packages import own_version
 
 #: Searches at a time, and the time limit of a request in seconds.
@@ -82,7 +82,7 @@ class RequestLog:
         """`paths`: the addresses that are named; clients can think of any others, and put secrets there."""
         self._app = app
         self._paths = paths
-        self._log = Log(REQUEST)
+        self._log = Log("http")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -66,7 +66,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
             words = f"this token does not open the agent {agent[:80]!r}"
             raise AccessDenied(words, hint=f"leave agent out, or name {self.only}")
         agent = agent or self.only or default_agent
-        return Caller(agent=agent, session_key=session_key, name=self.client)
+        return Caller(agent=agent, session_key=session_key)
 
     def require_all(self) -> None:
         """Raise AccessDenied for the token of one agent."""

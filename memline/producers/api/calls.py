@@ -18,8 +18,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from memline.producers.actions.perform import Asker, audited, perform
-from memline.producers.actions.verbs import VERBS
+from memline.producers.actions import verbs
 from memline.producers.agents.session_context import session_context
 from memline.producers.chats import Chat, chat_for, denied_answer, no_answer, sees_private, view_for
 from memline.producers.memory import Memory
@@ -96,8 +95,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: str
     session_key: str = ""
-    #: For the log and for jobs: the name of a token, or an address.
-    name: str = ""
     #: Whether it may append where the settings do not say so: a client that a person set up on this machine.
     is_local: bool = False
 
@@ -273,9 +270,7 @@ class Calls:
                 "this agent may not write notes (memorySearch.append.enabled is false)",
                 hint="tell the user; they can set memorySearch.append.enabled to true",
             )
-        with audited("append", caller.session_key or caller.name or caller.agent) as line:
-            line["agent"] = caller.agent
-            return memory.append(text, target=target, chat=chat).to_json()
+        return memory.append(text, target=target, chat=chat).to_json()
 
     def context(self, caller: Caller, *, private: Private = False) -> Json:
         """Return what an agent reads when a session starts: the daily logs of today and yesterday."""
@@ -285,8 +280,8 @@ class Calls:
     def reindex(self, caller: Caller, *, force: Force = False) -> Json:
         """Ask for a reindex of the agent, and return the job. Raises QueueError without a queue."""
         agents = (self.memory(caller.agent).settings,)
-        asker = Asker(settings=self.settings, agents=agents, agent=caller.agent, by=caller.name)
-        job: Json = perform(VERBS["reindex"], asker, force=force).value[0]
+        asker = verbs.Asker(settings=self.settings, agents=agents, agent=caller.agent)
+        job: Json = verbs.reindex(asker, force=force).value[0]
         return job
 
     def may_append(self, caller: Caller) -> bool:

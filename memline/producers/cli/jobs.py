@@ -1,6 +1,5 @@
 """`memline jobs` and `reindex`."""
 
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -8,8 +7,7 @@ from typing import Any
 
 import click
 
-from memline.producers.actions.perform import Asker, perform
-from memline.producers.actions.verbs import VERBS
+from memline.producers.actions.verbs import VERBS, Asker
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, group
 from memline.producers.cli.output import note, print_result, table
 from memline.producers.reports import estimate
@@ -21,17 +19,12 @@ _JOB = click.argument("job")
 
 
 def act(invocation: Invocation, verb: str, as_json: bool, **arguments: Any) -> int | None:
-    """Perform an action as this process's user, and print what came of it.
-
-    The exit status is 1 when the state did not allow it.
-    """
+    """Perform an action, and print what came of it: exit status 1 when the state did not allow it."""
     settings, agents = invocation.settings, invocation.agents()
     if verb == "reindex":
         agents = tuple(invocation.enabled_agents())
-    named = invocation.options.agent or ""
-    by = f"{os.environ.get('USER') or os.getuid()}@{os.uname().nodename}"
-    asker = Asker(settings=settings, agents=agents, agent=named, by=by)
-    done = perform(VERBS[verb], asker, **arguments)
+    asker = Asker(settings=settings, agents=agents, agent=invocation.options.agent or "")
+    done = VERBS[verb](asker, **arguments)
     print_result(done.value, as_json, done.words)
     for line in done.notes:
         note(line)

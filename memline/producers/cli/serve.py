@@ -30,11 +30,7 @@ def liveness() -> Liveness:
 
 
 def write_log(*, default_level: str = "WARNING") -> None:
-    """Write this command's log lines, as `MEMLINE_LOG_LEVEL` and `MEMLINE_LOG_FORMAT` say.
-
-    Neither they nor anything else on standard error waits for a reader from here on.
-    """
-    logs.protect_errors()
+    """Write this command's log lines, as `MEMLINE_LOG_LEVEL` and `MEMLINE_LOG_FORMAT` say."""
     logs.configure(*environment.log_options(default=default_level))
 
 
@@ -139,8 +135,6 @@ def server_of(
     # Starlette and uvicorn take 150 ms to import, which `mcp` and `up` never need.
     from memline.producers.web.serving import Server
 
-    logs.always(logs.AUDIT)
-    logs.always(logs.REQUEST, style="json")
     settings, agents = invocation.settings, invocation.agents()
     wanted = msgspec.structs.replace(
         settings.serve,

@@ -20,8 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from memline.producers.actions.perform import Asker, Done, Verb, perform
-from memline.producers.actions.verbs import VERBS
+from memline.producers.actions.verbs import VERBS, Asker, Done
 from memline.producers.api.arguments import check
 from memline.producers.api.auth import ACCESS, Access, Authenticator, address_of
 from memline.producers.api.calls import Calls, Pool
@@ -32,7 +31,7 @@ from memline.producers.web.pages import PAGES, Page, PageMissing, View
 from memline.producers.web.rendering import HERE, ROOT, environment, path_of
 from memline.producers.web.session import HEADERS, address_here, lead_on, own_page, read_form
 from memline.shared.errors import AccessDenied, MemlineError
-from memline.shared.logs import AUDIT, Log
+from memline.shared.logs import Log
 
 #: The commands that have a button.
 ACTIONS = (
@@ -44,7 +43,6 @@ ACTIONS = (
 _FRAME = ("form_token", "next", "agent")
 
 _LOG = Log("web")
-_AUDIT = Log(AUDIT)
 
 
 class LoginNeeded(Exception):
@@ -103,13 +101,13 @@ class Dashboard:
 
         return self._guarded(show)
 
-    def _action(self, verb: Verb) -> Callable[[Request], Any]:
+    def _action(self, verb: Callable[..., Done]) -> Callable[[Request], Any]:
         async def act(request: Request) -> Response:
             form = await read_form(request)
-            access = _access(request)
+            _access(request)
             self._check_form(request, form)
             try:
-                done = await self._pool.run(partial(self._perform, verb, access, form))
+                done = await self._pool.run(partial(self._perform, verb, form))
             finally:
                 self._state.forget()
             return lead_on(request, form.get("next", ""), " ".join((*done.words, *done.notes)))
@@ -133,16 +131,14 @@ class Dashboard:
 
         return guarded
 
-    def _perform(self, verb: Verb, access: Access, form: QueryParams) -> Done:
+    def _perform(self, verb: Callable[..., Done], form: QueryParams) -> Done:
         """Do what a form asks, in a thread. Raises MemlineError."""
         named, settings = form.get("agent", ""), self._tools.settings
         agents = tuple(
             self._tools.memory(name).settings for name in ([named] if named else self._tools.agents)
         )
         texts = {name: text for name, text in form.items() if text and name not in _FRAME}
-        arguments = check(verb.run, texts)
-        asker = Asker(settings=settings, agents=agents, agent=named, by=access.client)
-        return perform(verb, asker, **arguments)
+        return verb(Asker(settings=settings, agents=agents, agent=named), **check(verb, texts))
 
     def _check_form(self, request: Request, form: QueryParams) -> None:
         """Raise AccessDenied for a POST that no form of ours sent."""
@@ -168,15 +164,13 @@ class Dashboard:
         access = self._authenticator.access_by_token(token, address)
         wait_s = self._authenticator.wait_s(address, has_access=access is not None, has_token=bool(token))
         if wait_s:
-            _AUDIT.warning("audit.login", by=address, error="has to wait")
             return self._login_page(
                 request, target, f"Too many wrong tokens: try again in {wait_s:.0f} s.", 429
             )
         if access is None or access.only or not self._sessions.need_login:
-            _AUDIT.warning("audit.login", by=address, error="wrong token")
+            _LOG.warning("login.refused", address=address)
             words = "The dashboard is of all agents: log in with serve.token." if access else ""
             return self._login_page(request, target, words or "The token is not known.", 401)
-        _AUDIT.info("audit.login", by=access.client, address=address)
         response = RedirectResponse(own_page(target), 303, HEADERS)
         session.put_cookie(
             response,

@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from memline.producers.actions.verbs import VERBS
+from memline.producers.actions.verbs import DANGERS
 from memline.producers.api.auth import DASHBOARD
 from memline.shared.visible_text import one_line, visible
 from memline.shared.words import counted, money, span
@@ -79,6 +79,6 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(ago=ago, age=age, number=number, money=money, one_line=one_line, counted=counted)
-    made.globals.update(root=ROOT, verbs=VERBS, path_of=path_of, command_of=command_of)
+    made.globals.update(root=ROOT, dangers=DANGERS, path_of=path_of, command_of=command_of)
     made.globals["ui"] = made.get_template("ui.html").module
     return made

@@ -190,7 +190,7 @@ def test_no_form_fails_on_missing_or_odd_fields(browser):
     token, failed = f"form_token={browser.form_token()}", []
 
     for action in dashboard.ACTIONS:
-        names = (*input_schema(dashboard.VERBS[action].run)["properties"], "agent", "next")
+        names = (*input_schema(dashboard.VERBS[action])["properties"], "agent", "next")
         for text in ["", "agent=main", *(f"{name}={odd}" for name in names for odd in ODD)]:
             answer = browser.client.post(
                 f"/ui{path_of(action)}", content=f"{token}&{text}", headers=headers, follow_redirects=False

@@ -1,6 +1,5 @@
 """Who may see and do what on the dashboard: login, cookies, forms."""
 
-import logging
 import re
 import time
 from pathlib import Path
@@ -162,16 +161,3 @@ def test_an_action_needs_a_form_of_ours(opened):
         assert browser.client.post(f"/ui{path}", data=mine, headers=ours).status_code == 403, path
         with Browser(browser.url) as stranger:
             assert stranger.post(path).url.path == "/ui/login", path
-
-
-def test_an_action_that_fails_is_in_the_log_with_who_and_why(opened, caplog):
-    browser = opened(token=ALL, blocks={"queue": {"url": "redis://127.0.0.1:1/0"}})
-    browser.log_in(ALL)
-    caplog.set_level(logging.INFO)
-
-    answer = browser.post("/jobs/pause", agent="main", job="nothing")
-
-    assert answer.status_code == 404
-    (record,) = (each for each in caplog.records if each.getMessage() == "audit.pause")
-    fields = record.memline_fields  # type: ignore[attr-defined]
-    assert fields["by"] == "token" and "error" in fields and ALL not in str(fields)
