@@ -201,12 +201,12 @@ class HttpClient:
         """
         if not 200 <= reply.status < 300:
             raise self.error(reply)
-        text = reply.body.decode("utf-8", "replace")
         try:
             # 1,536 numbers in 0.1 ms, where Python's own takes 0.5.
             answer = msgspec.json.decode(reply.body)
         except (msgspec.DecodeError, ValueError, RecursionError):
             kind = reply.headers.get("content-type", "no content type").split(";")[0]
+            text = reply.body.decode("utf-8", "replace")
             problem, hint = f"{reply.status}, but no JSON ({kind}): {text}", url_hint(self._endpoint.provider)
             raise self._broken(reply.what, problem, status=reply.status, hint=hint) from None
         error = answer.get("error") if isinstance(answer, dict) and not answer.get("data") else None
@@ -218,7 +218,8 @@ class HttpClient:
         inner = self.error(msgspec.structs.replace(reply, status=int(code) if has_status else 400))
         if has_status or inner.kind != "refused":
             raise inner
-        raise self._broken(reply.what, f"{reply.status} {text}", status=reply.status)
+        text = f"{reply.status} {reply.body.decode('utf-8', 'replace')}"
+        raise self._broken(reply.what, text, status=reply.status)
 
     def close(self) -> None:
         """Close all connections; a call that is under way ends with ProviderLater."""

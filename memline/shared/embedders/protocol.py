@@ -185,13 +185,23 @@ def unit_vectors(rows: Sequence[Values], *, dims: int | None) -> list[bytes]:
                 hint="if the server changed its model: memline index --re-embed",
             )
         dims = size
-    for place, length in enumerate(_lengths(made)):
+    numpy = None if len(made) < NUMPY_WORTH_ROWS or lack("numpy") else sys.modules["numpy"]
+    if numpy is None:
+        lengths = [math.hypot(*memoryview(row).cast("f")) for row in made]
+    else:
+        block = numpy.frombuffer(b"".join(made), "<f4").reshape(len(made), -1)
+        lengths = numpy.sqrt(numpy.einsum("ij,ij->i", block, block, dtype=numpy.float64)).tolist()
+    for place, length in enumerate(lengths):
         if not math.isfinite(length):
             raise ProviderBrokenAnswer("a vector is not finite (NaN or infinity)")
         if length < MIN_LENGTH:
             raise ProviderBrokenAnswer("a vector is zero")
         if abs(length - 1.0) > UNIT_TOLERANCE:
-            made[place] = array("f", [x / length for x in memoryview(made[place]).cast("f")]).tobytes()
+            if numpy is None:
+                scaled = array("f", [x / length for x in memoryview(made[place]).cast("f")])
+            else:
+                scaled = (block[place] / numpy.float64(length)).astype("<f4")
+            made[place] = scaled.tobytes()
     return made
 
 
@@ -204,12 +214,3 @@ def _packed(values: Values) -> bytes:
     if len(values) % FLOAT_BYTES:
         raise ProviderBrokenAnswer(f"a vector has {len(values)} bytes; float32 needs a multiple of 4")
     return values
-
-
-def _lengths(rows: Sequence[bytes]) -> list[float]:
-    if len(rows) < NUMPY_WORTH_ROWS or lack("numpy"):
-        return [math.hypot(*memoryview(row).cast("f")) for row in rows]
-    numpy = sys.modules["numpy"]
-    block = numpy.frombuffer(b"".join(rows), "<f4").reshape(len(rows), -1)
-    lengths: list[float] = numpy.sqrt(numpy.einsum("ij,ij->i", block, block, dtype=numpy.float64)).tolist()
-    return lengths
