@@ -57,20 +57,14 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     scheme: str = ""
     #: Models (by the beginning of their name) with another scheme.
     model_schemes: Mapping[str, str] = {}
-    #: Models with other caps.
-    model_caps: Mapping[str, RequestCaps] = {}
-    #: Dimensions of its own models when none are asked for.
-    model_dims: Mapping[str, int] = {}
     #: Whether it counts each text of a request as a request.
     counts_texts: bool = False
     #: Whether `auto` looks for its key.
     in_auto: bool = False
 
-    def caps_of(self, model: str, *, public: bool) -> RequestCaps:
-        """Return the largest request for a model, at the provider's own service or at another."""
-        if not public and self.compatible_caps:
-            return self.compatible_caps
-        return self.model_caps.get(model, self.caps)
+    def caps_at(self, *, public: bool) -> RequestCaps:
+        """Return the largest request at the provider's own service or at another."""
+        return self.caps if public else self.compatible_caps or self.caps
 
     def scheme_of(self, model: str) -> str:
         """Return the scheme of a model's identities."""
@@ -90,20 +84,6 @@ GEMINI_TASKS = "RETRIEVAL_DOCUMENT/RETRIEVAL_QUERY"
 GEMINI_PROMPTS = "title-text/search-result"
 
 
-def _voyage_caps(max_tokens: int) -> RequestCaps:
-    """Halve a cap of Voyage's, for the same reason as above.
-
-    The caps are those of docs.voyageai.com/reference/embeddings-api (2026-02): 1,000 texts, and 120,000
-    tokens for most models, 320,000 and 1,000,000 for the smaller ones.
-    """
-    return RequestCaps(max_rows=1000, max_tokens=max_tokens // 2)
-
-
-_VOYAGE_MODELS = (
-    "voyage-4-large voyage-4 voyage-4-lite voyage-3-large voyage-3.5 voyage-3.5-lite voyage-code-3"
-    " voyage-finance-2 voyage-law-2"
-)
-
 _TABLE = (
     Provider(
         name="openai",
@@ -117,11 +97,6 @@ _TABLE = (
         key_variables=("OPENAI_API_KEY",),
         entry_names=("openai",),
         model_prefixes=("openai/",),
-        model_dims={
-            "text-embedding-3-small": 1536,
-            "text-embedding-3-large": 3072,
-            "text-embedding-ada-002": 1536,
-        },
         in_auto=True,
     ),
     Provider(
@@ -139,9 +114,6 @@ _TABLE = (
         foreign_path="/openai",
         scheme=GEMINI_TASKS,
         model_schemes={"gemini-embedding-2": GEMINI_PROMPTS},
-        model_dims=dict.fromkeys(
-            ("gemini-embedding-001", "gemini-embedding-2", "gemini-embedding-2-preview"), 3072
-        ),
         counts_texts=True,
         in_auto=True,
     ),
@@ -150,17 +122,14 @@ _TABLE = (
         embedder="memline.shared.embedders.remote.VoyageEmbedder",
         batch_hours=12,
         default_model="voyage-4-large",
-        caps=_voyage_caps(120_000),
+        # Of docs.voyageai.com/reference/embeddings-api (2026-02): 1,000 texts, and 120,000 tokens for most
+        # models; half of it as above.
+        caps=RequestCaps(max_rows=1000, max_tokens=60_000),
         public_url="https://api.voyageai.com/v1",
         key_variables=("VOYAGE_API_KEY",),
         entry_names=("voyage",),
         model_prefixes=("voyage/",),
         scheme="document/query",
-        model_caps={
-            **dict.fromkeys(("voyage-4", "voyage-3.5", "voyage-2"), _voyage_caps(320_000)),
-            **dict.fromkeys(("voyage-4-lite", "voyage-3.5-lite"), _voyage_caps(1_000_000)),
-        },
-        model_dims=dict.fromkeys(_VOYAGE_MODELS.split(), 1024),
         in_auto=True,
     ),
     Provider(
@@ -205,12 +174,6 @@ def load(name: str) -> Any:
     """Import a class that the table names: no provider's module is loaded before it is used."""
     module, _, attribute = name.rpartition(".")
     return getattr(import_module(module), attribute)
-
-
-def known_dims(provider: str, model: str) -> int:
-    """Return the dimensions of a provider's own model; 0 when they are not known."""
-    row = PROVIDERS.get(provider)
-    return row.model_dims.get(model, 0) if row else 0
 
 
 #: Origins of a price: the user's configuration, `prices.toml`, or a model on this machine.

@@ -50,22 +50,6 @@ def test_status_probes_the_model(place):
 
 
 @needs_llama
-def test_a_model_that_cannot_work_says_so_and_words_are_still_found(place):
-    model = place.folder / "chat.gguf"
-    model.write_bytes(gguf(general__architecture="llama"))
-    place.configure(provider="local", local={"modelPath": str(model)})
-
-    report = place.run("index", "--json")
-    answer = place.search("spare key")
-
-    assert report.status == 1
-    assert "not an embedding model" in report.json[0]["warning"]
-    assert "embeddinggemma" in report.json[0]["action"]
-    assert paths(answer) == ["memory/office.md"]
-    assert (answer.mode, answer.stale) == ("keyword", True)
-
-
-@needs_llama
 def test_a_download_that_is_impossible_says_so_and_words_are_still_found(place, monkeypatch):
     monkeypatch.setenv("MEMLINE_HF_URL", "http://127.0.0.1:1")
     place.configure(provider="local", local={"modelPath": "hf:owner/repo/model.gguf"})

@@ -15,7 +15,6 @@ from memline.shared.providers import (
     LISTED,
     OWN,
     PROVIDERS,
-    known_dims,
     list_prices,
     load,
     price_of,
@@ -94,19 +93,10 @@ def test_the_classes_that_the_table_names_exist(provider):
     assert (provider.batch_hours > 0) is (provider.name in KINDS)
 
 
-def test_the_caps_and_dimensions_of_a_model_win_over_those_of_its_provider():
-    voyage = PROVIDERS["voyage"]
-
-    assert voyage.caps_of("voyage-4-lite", public=True).max_tokens > voyage.caps.max_tokens
-    assert voyage.caps_of("another-model", public=True) == voyage.caps
-    assert known_dims("openai", "text-embedding-3-large") == 3072
-    assert known_dims("openai", "another-model") == known_dims("another-provider", "m") == 0
-
-
 def test_another_server_of_the_same_protocol_gets_smaller_requests():
     openai = PROVIDERS["openai"]
 
-    assert openai.caps_of("m", public=False).max_rows < openai.caps_of("m", public=True).max_rows
+    assert openai.caps_at(public=False).max_rows < openai.caps_at(public=True).max_rows
 
 
 def test_every_list_price_names_its_source():

@@ -127,7 +127,7 @@ def _small_model(workspace: Path) -> str:
     engine = next((engine for engine in ENGINES if engine.is_installed), None)
     if engine is None:
         again = shlex.join(["memline", "init", str(workspace), "--provider", "local"])
-        what = f"{ENGINES[0].not_installed().message}; nothing was written"
+        what = f"{ENGINES[0].not_usable().message}; nothing was written"
         raise MemlineError(what, hint=f"{ENGINES[0].install()} && {again}")
     echo(f"Downloads {engine.small_model} (about 25 MB); nothing of your notes leaves this machine.")
     return engine.small_model

@@ -175,7 +175,7 @@ def _choice(settings: AgentSettings, name: str, *, own: bool = True) -> Choice:
                 model = model.removeprefix(prefix)
         digest, scheme = endpoint.digest, provider.scheme_of(model)
     dims = memory.output_dimensionality if own else 0
-    usual = provider.caps_of(model, public=endpoint.public)
+    usual = provider.caps_at(public=endpoint.public)
     return Choice(
         requested=memory.provider,
         provider=name,

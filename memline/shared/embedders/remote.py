@@ -26,7 +26,7 @@ from memline.shared.embedders.protocol import (
     unit_vectors,
 )
 from memline.shared.errors import ProviderBrokenAnswer
-from memline.shared.providers import GEMINI_PROMPTS, known_dims
+from memline.shared.providers import GEMINI_PROMPTS
 from memline.shared.values import as_dict
 from memline.shared.words import counted
 
@@ -50,8 +50,7 @@ class RemoteEmbedder(Embedder, ABC):
         """`vector_dims`: what earlier vectors of this identity have; 0: the last answer tells."""
         self.identity = identity
         self._http = HttpClient(endpoint, timeout_s=timeout_s, clock=clock)
-        usual = known_dims(identity.provider, identity.model) if endpoint.public else 0
-        self._dims = identity.dims or vector_dims or usual
+        self._dims = identity.dims or vector_dims
         self._last_dims = 0
 
     def embed_documents(self, texts: Sequence[str]) -> list[bytes]:

@@ -36,7 +36,7 @@ def provider_unusable(facts: Facts) -> Iterator[Finding]:
 
         engine = engine_named(configured(facts.settings.memory.local))
         if engine is not None and not engine.is_installed:
-            error = engine.not_installed()
+            error = engine.not_usable()
             what = f"the local model cannot run: {error.message}"
             yield problem("provider_unusable", what, error.hint, LOCAL)
 

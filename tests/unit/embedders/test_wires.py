@@ -232,16 +232,6 @@ def test_an_answer_of_another_shape_is_broken(gemini, connect, monkeypatch, answ
 # Voyage.
 
 
-@pytest.mark.parametrize(
-    ("model", "tokens"),
-    [("", 60_000), ("voyage-3-large", 60_000), ("voyage-4", 160_000), ("voyage-4-lite", 500_000)],
-)
-def test_a_request_is_as_large_as_half_of_the_cap_of_the_model(model, tokens):
-    caps = choose(make_settings(provider="voyage", model=model, environment_keys={"voyage": KEY})).caps
-
-    assert (caps.max_rows, caps.max_tokens) == (1000, tokens)
-
-
 def test_a_request_above_what_a_free_account_may_send_in_a_minute_is_cut(connect):
     large = ["word " * 800] * 40
     with VoyageServer(key=KEY, script=["429-plan"]) as voyage:

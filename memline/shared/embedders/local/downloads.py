@@ -1,12 +1,11 @@
 """Find the files of a local model: a path, or `hf:owner/repo/file` in the folder of downloads.
 
 Only `fetch` uses the network, and only for a model that is not on this machine. When it fails, `model_file`
-tells why in the same process, so the reason reaches every place where a choice of provider is shown.
+says why in the same process, so the reason reaches every place where a choice of provider is shown.
 
-A download appends to a `.part` file that a later attempt or process continues. It is compared with the
-SHA-256 that the hub announces, and then renamed. huggingface-hub 2.4 keeps neither promise: it deletes the
-part when an attempt fails (models have up to several GB) and compares sizes alone. It also brings an HTTP
-library of its own and 20 MB. The file that is named comes last, so that a model is whole when it is there.
+A download appends to a `.part` file that a later attempt or process continues, is compared with the SHA-256
+that the hub announces, and then renamed. huggingface-hub 2.4 deletes the part when an attempt fails (models
+have up to several GB) and compares sizes alone.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from io import BufferedRandom
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
@@ -33,8 +32,8 @@ HUB_PREFIX = "hf:"
 
 #: Of a name on Hugging Face. No part begins with a dot, so none leads out of the folder of downloads.
 _NAME = re.compile(
-    r"hf:(?P<owner>[\w-][\w.-]*)/(?P<repo>[\w-][\w.-]*)(@(?P<early>[\w-][\w.-]*))?"
-    r"/(?P<file>[\w-][\w.-]*(/[\w-][\w.-]*)*\.(gguf|onnx))(@(?P<late>[\w-][\w.-]*))?",
+    r"hf:(?P<owner>[\w-][\w.-]*)/(?P<repo>[\w-][\w.-]*)"
+    r"/(?P<file>[\w-][\w.-]*(/[\w-][\w.-]*)*\.(gguf|onnx))(@(?P<revision>[\w-][\w.-]*))?",
     re.ASCII | re.IGNORECASE,
 )
 
@@ -57,37 +56,29 @@ _failures: dict[str, ProviderError] = {}
 
 
 class HubFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A model on Hugging Face by the file that is named, or another file of it."""
+    """A file on Hugging Face."""
 
-    name: str
+    owner: str
     repo: str
-    url_path: str
-    #: Its place below the folder of downloads, one for every revision.
-    path: Path
-    #: Whether the model is used without it when it is not there.
-    is_optional: bool = False
+    revision: str
+    file: str
+    #: The model that it belongs to, as it is configured.
+    name: str
 
     @property
-    def companions(self) -> list[HubFile]:
-        """The files that are downloaded with it: those that tell how an ONNX model is used."""
-        if engine_of(self.path) is not ONNX:
-            return []
-        *folders, last = self.path.parts[3:]
-        file = "/".join((*folders, last))
-        above = self.url_path.removesuffix(file)
-        # Those of the repository, put where `root_of` looks for them.
-        root = self.path.parents[1 if folders else 0]
-        names = [*COMPANIONS, file + WEIGHTS_SUFFIX]
-        return [
-            msgspec.structs.replace(
-                self,
-                name=f"{name} of {self.name}",
-                url_path=above + name,
-                path=self.path.with_name(last + WEIGHTS_SUFFIX) if name.startswith(file) else root / name,
-                is_optional=name != TOKENIZER,
-            )
-            for name in names
-        ]
+    def url_path(self) -> str:
+        return f"/{self.owner}/{self.repo}/resolve/{self.revision}/{self.file}"
+
+    @property
+    def path(self) -> Path:
+        """Its place below the folder of downloads."""
+        return Path(self.owner, self.repo, self.revision, self.file)
+
+    @property
+    def parts(self) -> list[HubFile]:
+        """All files of the model. The one that is named comes last: when it is there, the model is whole."""
+        names = [*COMPANIONS, self.file + WEIGHTS_SUFFIX] if engine_of(self.path) is ONNX else []
+        return [*(msgspec.structs.replace(self, file=name) for name in names), self]
 
 
 def model_file(local: Local, home: Path) -> ModelFile:
@@ -143,26 +134,26 @@ def missing(settings: AgentSettings) -> HubFile | None:
 
 
 def fetch(settings: AgentSettings, on_progress: OnProgress = lambda done, total: None) -> None:
-    """Download the configured models if they are missing.
+    """Download the configured model if it is missing.
 
-    Raises nothing: see `model_file` for what went wrong. `on_progress` is called with the
-    bytes received and those of the whole file, 0 while they are unknown.
+    Raises nothing: see `model_file` for what went wrong. `on_progress` is called with the bytes received and
+    those of the whole file, 0 while they are unknown.
     """
-    if (file := missing(settings)) is None:
+    if (model := missing(settings)) is None:
         return
-    _failures.pop(file.name, None)
-    engine, folder = engine_of(file.path), cache_folder(settings.memory.local, settings.home)
+    _failures.pop(model.name, None)
+    engine, folder = engine_of(model.path), cache_folder(settings.memory.local, settings.home)
     if not engine.is_installed:
         # Before hundreds of megabytes that would not be of use.
-        _failures[file.name] = engine.not_installed()
+        _failures[model.name] = engine.not_usable()
         return
-    for each in (*file.companions, file):
+    for file in model.parts:
         try:
-            if not (folder / each.path).is_file():
-                _download(each, folder / each.path, on_progress)
+            if not (folder / file.path).is_file():
+                _download(file, folder / file.path, on_progress)
         except ProviderError as error:
-            if not (each.is_optional and error.status == _NOT_FOUND):
-                _failures[file.name] = error
+            if error.status != _NOT_FOUND or file.file in (model.file, TOKENIZER):
+                _failures[model.name] = error
                 return
 
 
@@ -172,17 +163,15 @@ def cache_folder(local: Local, home: Path) -> Path:
 
 
 def parse(name: str) -> HubFile:
-    """Split a name on Hugging Face; the revision follows the repository or is at the end."""
+    """Split a name on Hugging Face. Raises ProviderStop when it is none."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise ProviderStop(
             f"{name} is not the name of a GGUF or ONNX file on Hugging Face",
             hint=f"set memorySearch.local.modelPath to {_EXAMPLE}, with @revision behind it if it matters",
         )
-    owner, repo, file = match["owner"], match["repo"], match["file"]
-    revision = match["late"] or match["early"] or "main"
-    url_path = f"/{owner}/{repo}/resolve/{revision}/{file}"
-    return HubFile(name=name, repo=repo, url_path=url_path, path=Path(owner, repo, revision, file))
+    revision = match["revision"] or "main"
+    return HubFile(owner=match["owner"], repo=match["repo"], revision=revision, file=match["file"], name=name)
 
 
 def _download(file: HubFile, target: Path, on_progress: OnProgress) -> None:
@@ -190,27 +179,20 @@ def _download(file: HubFile, target: Path, on_progress: OnProgress) -> None:
     part = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("ab") as stream:
+        with part.open("a+b") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise ProviderLater(
-                    f"{file.name} is being downloaded by another process",
-                    hint="wait for it, then: memline index",
-                ) from None
-            if not target.exists():
-                try:
-                    digest = _received(stream, file, on_progress)
-                finally:
-                    if not stream.tell():
-                        part.unlink()
-                stream.flush()
-                try:
-                    _check(part, digest, file.name)
-                except ProviderStop:
-                    part.unlink()
-                    raise
-                os.replace(part, target)
+                text = f"{file.name} is being downloaded by another process"
+                raise ProviderLater(text, hint="wait for it, then: memline index") from None
+            if target.exists():
+                return
+            try:
+                _check(stream, _received(stream, file, on_progress), part, file.name)
+            except ProviderStop:
+                part.unlink()
+                raise
+            os.replace(part, target)
     except OSError as error:
         raise ProviderStop(
             f"{file.name} cannot be written to {target.parent}: {error.strerror or error}",
@@ -218,7 +200,7 @@ def _download(file: HubFile, target: Path, on_progress: OnProgress) -> None:
         ) from None
 
 
-def _received(stream: BinaryIO, file: HubFile, on_progress: OnProgress) -> str:
+def _received(stream: BufferedRandom, file: HubFile, on_progress: OnProgress) -> str:
     """Append what is missing, in some attempts. Returns the SHA-256 that the hub announces; empty: none."""
     for _ in range(DOWNLOAD_ATTEMPTS - 1):
         with suppress(ProviderLater):
@@ -226,7 +208,7 @@ def _received(stream: BinaryIO, file: HubFile, on_progress: OnProgress) -> str:
     return _resume(stream, file, on_progress)
 
 
-def _resume(stream: BinaryIO, file: HubFile, on_progress: OnProgress) -> str:
+def _resume(stream: BufferedRandom, file: HubFile, on_progress: OnProgress) -> str:
     """Request what is missing and append it; returns as `_received`."""
     # Here, because only downloads need it: 80 ms.
     from memline.shared.embedders.http import public_file
@@ -236,35 +218,29 @@ def _resume(stream: BinaryIO, file: HubFile, on_progress: OnProgress) -> str:
     url = environment.hf_url() + file.url_path
     try:
         with public_file(url, headers=headers, silence_s=SILENCE_TIMEOUT_S) as response:
-            status = response.status_code
             # The first answer says what the file is; the last is that of the storage behind.
             answers = (*response.history, response)
             etags = (each.headers.get("x-linked-etag", "").strip('W/"').lower() for each in answers)
             digest = next((etag for etag in etags if re.fullmatch(r"[0-9a-f]{64}", etag)), "")
-            span = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+)", response.headers.get("content-range", ""))
-            size = int(span[2]) if span else 0
-            if status == 416 and size == received:
+            if response.status_code == 416:
+                # Nothing is missing; whether it is the right file, the digest tells.
                 return digest
-            if status == 200:
+            if response.status_code == 200:
                 stream.truncate(0)
-                received = stream.seek(0)
-                size = int(response.headers.get("content-length", 0))
-            elif status == 416 or (status == 206 and not (span and span[1] and int(span[1]) == received)):
-                stream.truncate(0)
-                raise ProviderLater(f"the download of {file.name} starts over", hint=_RUN_AGAIN)
-            elif status != 206:
-                raise _refusal(status, file.name)
+                received = 0
+            elif response.status_code != 206:
+                raise _refusal(response.status_code, file.name)
+            length = int(response.headers.get("content-length", 0))
+            total = received + length if length else 0
             # As they come: pieces of a fixed size would be lost where the connection is.
             for piece in response.iter_bytes():
                 stream.write(piece)
                 received += len(piece)
-                on_progress(received, size)
+                on_progress(received, total)
     except ConnectionError as error:
         raise ProviderLater(f"the download of {file.name} was cut off: {error}", hint=_RUN_AGAIN) from None
-    if size and received != size:
-        raise ProviderLater(
-            f"the download of {file.name} was cut off at {received} of {size} bytes", hint=_RUN_AGAIN
-        )
+    finally:
+        stream.flush()
     return digest
 
 
@@ -272,25 +248,21 @@ def _refusal(status: int, name: str) -> ProviderError:
     if status == 429 or status >= 500:
         return ProviderLater(f"the download of {name} failed: {status}", hint=_RUN_AGAIN, status=status)
     if status == _NOT_FOUND:
-        return ProviderStop(
-            f"{name} is not known there (404)",
-            hint="check owner, repository, file and revision in memorySearch.local.modelPath",
-            status=status,
-        )
-    return ProviderStop(
-        f"{name} needs permission ({status})",
-        hint="download the file in a browser and set memorySearch.local.modelPath to its path",
-        status=status,
-    )
+        text = f"{name} is not known there (404)"
+        hint = "check owner, repository, file and revision in memorySearch.local.modelPath"
+    else:
+        text = f"{name} needs permission ({status})"
+        hint = "download the file in a browser and set memorySearch.local.modelPath to its path"
+    return ProviderStop(text, hint=hint, status=status)
 
 
-def _check(path: Path, digest: str, name: str) -> None:
+def _check(content: BufferedRandom, digest: str, path: Path, name: str) -> None:
     """Raise ProviderStop when a download is empty, a web page (of a captive portal), or another file."""
-    with path.open("rb") as content:
-        beginning = content.read(256)
-        content.seek(0)
-        actual = hashlib.file_digest(content, "sha256").hexdigest()
+    content.seek(0)
+    actual = hashlib.file_digest(content, "sha256").hexdigest()
     if digest and actual != digest:
         text = f"the download of {name} is damaged: its SHA-256 is {actual}, not {digest}"
         raise ProviderStop(text, hint="memline index (it starts over)")
+    content.seek(0)
+    beginning = content.read(256)
     check_content(path, beginning, "a model's", is_it=beginning.lstrip()[:1] not in (b"", b"<"))

@@ -11,7 +11,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -23,7 +23,7 @@ from memline.shared.embedders import token_vectors
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.local.model_file import FAMILIES, FIRST, LAST, engine_of
 from memline.shared.embedders.protocol import FLOAT_BYTES, Embedder, Identity, LateVector, unit_vector
-from memline.shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderRefused, ProviderStop
+from memline.shared.errors import ProviderBrokenAnswer, ProviderRefused, ProviderStop
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -66,10 +66,9 @@ class LocalEmbedder(Embedder):
         return [self._fitted(each) for each in made]
 
     def embed_query(self, text: str, *, timeout_s: float) -> bytes:
+        """Do as the protocol says; `timeout_s` is not needed: the model is busy with one text at most."""
         family = self._family
-        return self._fitted(
-            self._loaded().embed(family.query, text, window_tokens=family.window_tokens, timeout_s=timeout_s)
-        )
+        return self._fitted(self._loaded().embed(family.query, text, window_tokens=family.window_tokens))
 
     def close(self) -> None:
         self._model = None
@@ -113,13 +112,14 @@ class EmbeddingModel(ABC):
         self._waiting, self._running = threading.Lock(), threading.Lock()
 
     @contextmanager
-    def _exclusive(self, timeout_s: float) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[None]:
         """Wait for the model. The next caller holds `_waiting`, so a question waits for one text alone."""
-        with _held(self._waiting, timeout_s), ExitStack() as stack:
-            stack.enter_context(_held(self._running, timeout_s))
-            running = stack.pop_all()
-        with running:
+        with self._waiting:
+            self._running.acquire()
+        try:
             yield
+        finally:
+            self._running.release()
 
     @abstractmethod
     def tokenize(self, text: str, *, add_special: bool) -> tuple[list[int], list[int]]:
@@ -133,15 +133,14 @@ class EmbeddingModel(ABC):
     def run(self, tokens: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the vectors of all tokens (n x dims), and the one of the text they are."""
 
-    def embed(self, prompt: str, text: str, *, window_tokens: int = 0, timeout_s: float = -1) -> LateVector:
+    def embed(self, prompt: str, text: str, *, window_tokens: int = 0) -> LateVector:
         """Return the vector of prompt and text, of unit length; a longer text is the mean of its windows.
 
-        `window_tokens`: how long a window is at most; 0: as many tokens as the model takes. Raises
-        ProviderLater when `timeout_s` (-1: none) is over before the model is free.
+        `window_tokens`: how long a window is at most; 0: as many tokens as the model takes.
         """
         # No engine takes anything but valid UTF-8; a lone surrogate becomes "?".
         text = text.encode("utf-8", "replace").decode()
-        with self._exclusive(timeout_s):
+        with self._exclusive():
             tokens, places = self.tokenize(prompt + text, add_special=True)
             if not tokens:
                 raise ProviderRefused("the text has no token for this model")
@@ -180,16 +179,6 @@ class EmbeddingModel(ABC):
                 total[at] += len(part) * number
             of_tokens.append(rows[len(before) : len(before) + len(part)])
         return unit_vector(total, dims=self.dims), np.concatenate(of_tokens), places
-
-
-@contextmanager
-def _held(lock: threading.Lock, timeout_s: float) -> Iterator[None]:
-    if not lock.acquire(timeout=timeout_s):
-        raise ProviderLater(f"the local model was busy for {timeout_s:g} s")
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def pooled(rows: Floats, pooling: int) -> Floats:

@@ -29,6 +29,10 @@ SAMPLE_BYTES = 32 * 1024
 #: Ways to make one vector of those of all tokens: their mean, that of the first one, that of the last one.
 MEAN, FIRST, LAST = 1, 2, 3
 
+#: A key of a GGUF file that says what the model is, the type of its value (text), and the length of it. They
+#: are the first keys of a file.
+_GGUF_NAME = re.compile(rb"general\.(?:architecture|name|basename)\x08\0\0\0(.{8})", re.DOTALL)
+
 #: What `local.modelPath` may be.
 EXAMPLES = "a GGUF or ONNX file, or hf:owner/repo/file.gguf, or hf:owner/repo/file.onnx"
 
@@ -119,18 +123,15 @@ GET_ANOTHER = "download the model again, or set memorySearch.local.modelPath to 
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """A library that runs models in this process."""
 
-    name: str
     #: The format of its models, and how their files end.
     kind: str
     suffix: str
     #: What is installed, in pip's words, and the modules that are there then.
     requirements: tuple[str, ...]
     modules: tuple[str, ...]
-    #: What to know before installing it.
-    note: str = ""
     #: The name on the hub of a small model to begin with, all-MiniLM-L6-v2 (Apache-2.0, about 25 MB).
     small_model: str
-    #: `read_head(path)` of its model files, and the class of loaded models; see `shared.providers.load`.
+    #: `read_head(path, title)` of its model files, and the class of loaded models; see `providers.load`.
     head: str
     model: str
 
@@ -138,22 +139,18 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     def is_installed(self) -> bool:
         return not packages.missing(self.modules)
 
-    def install(self, *, upgrade: bool = False) -> str:
-        """Return the command that installs it here, or its newest release."""
-        return packages.install_command(*self.requirements, options=("--upgrade",) * upgrade)
+    def install(self, *options: str) -> str:
+        """Return the command that installs it here; `options` are pip's."""
+        return packages.install_command(*self.requirements, options=options)
 
-    def not_installed(self) -> ProviderStop:
-        """Return the error of a model whose engine is not there."""
-        missing = " and ".join(package.partition(">")[0] for package in self.requirements)
-        note = f" ({self.note})" if self.note else ""
-        text = f"{self.kind} models need {missing}, not installed here"
-        return ProviderStop(text, hint=self.install() + note, code="engine_missing")
-
-    def not_loadable(self, error: Exception) -> ProviderStop:
-        """Return the error of an engine that is there and cannot be imported."""
-        options = ("--force-reinstall", "--no-cache-dir")
-        hint = packages.install_command(*self.requirements, options=options)
-        return ProviderStop(f"{self.name} cannot be loaded: {error}", hint=hint, code="engine_missing")
+    def not_usable(self, error: Exception | None = None) -> ProviderStop:
+        """Return the error of an engine that is not there, or whose import failed with `error`."""
+        names = " and ".join(package.partition(">")[0] for package in self.requirements)
+        if error is not None and self.is_installed:
+            hint = self.install("--force-reinstall", "--no-cache-dir")
+            return ProviderStop(f"{names} cannot be loaded: {error}", hint=hint, code="engine_missing")
+        text = f"{self.kind} models need {names}, not installed here"
+        return ProviderStop(text, hint=self.install(), code="engine_missing")
 
     def read_head(self, path: Path, title: str = "") -> ModelFile:
         """Read the head of one of its models; `title`: what the hub calls it. Raises ProviderStop."""
@@ -165,15 +162,26 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         return load(self.model)(path, threads=threads)
 
 
+def read_gguf_head(path: Path, title: str = "") -> ModelFile:
+    """Read the head of a GGUF file. Raises ProviderStop when it is not one or cannot be read.
+
+    `title` is not looked at: the file says what it is.
+    """
+    digest, beginning = sampled(path)
+    check_content(path, beginning, "a GGUF", is_it=beginning.startswith(b"GGUF"))
+    ends = [(match.end(), int.from_bytes(match[1], "little")) for match in _GGUF_NAME.finditer(beginning)]
+    names = [beginning[at : at + length].decode("utf-8", "replace") for at, length in ends]
+    family = family_of([*names, path.name])
+    return ModelFile(path=path, name=path.name, digest=digest, family=family)
+
+
 LLAMA = Engine(
-    name="llama.cpp",
     kind="GGUF",
     suffix=".gguf",
-    requirements=("llama-cpp-python>=0.3.17",),
+    requirements=("llama-cpp-python>=0.3.36",),
     modules=("llama_cpp",),
-    note="it compiles for some minutes",
     small_model="hf:second-state/All-MiniLM-L6-v2-Embedding-GGUF/all-MiniLM-L6-v2-Q8_0.gguf",
-    head="memline.shared.embedders.local.gguf.read_head",
+    head="memline.shared.embedders.local.model_file.read_gguf_head",
     model="memline.shared.embedders.local.llama.LlamaModel",
 )
 
@@ -181,7 +189,6 @@ LLAMA = Engine(
 _QUANTIZED = "qint8_arm64" if os.uname().machine in ("arm64", "aarch64") else "quint8_avx2"
 
 ONNX = Engine(
-    name="onnxruntime",
     kind="ONNX",
     suffix=".onnx",
     requirements=("onnxruntime>=1.20", "tokenizers>=0.21"),

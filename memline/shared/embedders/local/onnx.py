@@ -16,13 +16,7 @@ import numpy as np
 
 from memline.shared.embedders.local.model import MAX_WINDOW_TOKENS, EmbeddingModel, Floats, pooled
 from memline.shared.embedders.local.model_file import ONNX
-from memline.shared.embedders.local.onnx_files import (
-    TOKENIZER,
-    has_layers_behind,
-    max_tokens,
-    pooling_of,
-    root_of,
-)
+from memline.shared.embedders.local.onnx_files import TOKENIZER, max_tokens, pooling_of, root_of
 from memline.shared.errors import ProviderBrokenAnswer, ProviderStop
 from memline.shared.words import counted
 
@@ -68,9 +62,6 @@ class OnnxModel(EmbeddingModel):
         if not of_tokens:
             raise ProviderStop(f"the model {path} gives no vectors of tokens", hint=_TAKE_ANOTHER)
         self._outputs = [*of_tokens, *([_OF_TEXT] if axes.get(_OF_TEXT) == 2 else ())]
-        if has_layers_behind(path) and _OF_TEXT not in self._outputs:
-            text = f"the model {path} lacks its last layers: modules.json names some that the graph has not"
-            raise ProviderStop(text, hint=_TAKE_ANOTHER)
         try:
             self.dims = len(self.run(self.tokenize("a", add_special=True)[0])[1])
         except ProviderBrokenAnswer as error:
@@ -115,7 +106,7 @@ def _number_type(path: Path, put: Any) -> type[np.integer[Any]]:
 
 def _not_loaded(path: Path, error: Exception) -> ProviderStop:
     what = f"the model {path} cannot be loaded ({_one_line(error)})"
-    hint = f"{ONNX.install(upgrade=True)}, or set another memorySearch.local.modelPath"
+    hint = f"{ONNX.install('--upgrade')}, or set another memorySearch.local.modelPath"
     return ProviderStop(what, hint=hint)
 
 
@@ -129,10 +120,8 @@ def _libraries() -> tuple[Any, Any]:
     try:
         import onnxruntime
         import tokenizers
-    except ImportError as error:
-        raise (ONNX.not_loadable(error) if ONNX.is_installed else ONNX.not_installed()) from None
-    except (OSError, RuntimeError) as error:
-        raise ONNX.not_loadable(error) from None
+    except (ImportError, OSError, RuntimeError) as error:
+        raise ONNX.not_usable(error) from None
     # Messages before there is a session, too.
     onnxruntime.set_default_logger_severity(_FATAL)
     return onnxruntime, tokenizers

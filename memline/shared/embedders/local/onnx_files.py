@@ -1,14 +1,15 @@
 """Read what the files of an ONNX model say of it, without the library that runs it.
 
-They lie as sentence-transformers and the hub lay them out: the graph, beside it or one folder above the
-tokenizer, and JSON that says how long a text may be and how one vector is made of those of its tokens.
+They lie as sentence-transformers and the hub lay them out: the graph, beside it or up to two folders above
+the tokenizer, and JSON that says how long a text may be and how one vector is made of those of its tokens.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from memline.shared.embedders.local.model_file import (
     FIRST,
@@ -25,10 +26,9 @@ from memline.shared.errors import ProviderStop
 
 TOKENIZER = "tokenizer.json"
 _CONFIG, _TOKENIZER_CONFIG, _POOLING = "config.json", "tokenizer_config.json", "1_Pooling/config.json"
-_MODULES = "modules.json"
 
 #: Files that a model has beside its graph; only the first is needed.
-COMPANIONS = (TOKENIZER, _CONFIG, _TOKENIZER_CONFIG, _POOLING, _MODULES)
+COMPANIONS = (TOKENIZER, _CONFIG, _TOKENIZER_CONFIG, _POOLING)
 
 #: Where the graph is in a folder, the first that exists.
 GRAPHS = ("model.onnx", "onnx/model.onnx")
@@ -65,7 +65,7 @@ def read_head(path: Path, title: str = "") -> ModelFile:
             f"there is no {TOKENIZER} beside the model {graph}",
             hint=f"put the {TOKENIZER} of the same model into {root}",
         )
-    config = _settings(root / _CONFIG)
+    config = _json(root / _CONFIG)
     # Graphs are all called alike: the folder tells what it is.
     name = f"{title or root.name}/{graph.name}"
     family = family_of([str(config.get("model_type", "")), str(config.get("_name_or_path", "")), name])
@@ -83,14 +83,13 @@ def graph_of(path: Path) -> Path:
 
 
 def root_of(graph: Path) -> Path:
-    """Return the folder with the tokenizer of a graph: its own, or the one above."""
-    folder = graph.parent
-    return next((each for each in (folder, folder.parent) if (each / TOKENIZER).is_file()), folder)
+    """Return the folder with the tokenizer of a graph: its own, or one above."""
+    return next((each for each in graph.parents[:3] if (each / TOKENIZER).is_file()), graph.parent)
 
 
 def pooling_of(graph: Path) -> int:
     """Return how one vector is made of those of the tokens, the mean if nothing says. Raises ProviderStop."""
-    found = _settings(root_of(graph) / _POOLING)
+    found = _json(root_of(graph) / _POOLING)
     switches = (key for key, is_on in found.items() if key.startswith("pooling_mode_") and is_on is True)
     modes = [str(found["pooling_mode"])] if "pooling_mode" in found else []
     modes = modes or [key.removeprefix("pooling_mode_") for key in switches]
@@ -102,20 +101,13 @@ def pooling_of(graph: Path) -> int:
     return _POOLINGS[modes[0]] if modes else MEAN
 
 
-def has_layers_behind(graph: Path) -> bool:
-    """Tell whether the vector of a text goes through more layers after the pooling, as embeddinggemma's."""
-    path = root_of(graph) / _MODULES
-    modules = _json(path, list) or []
-    return any(str(each.get("type", "")).endswith(".Dense") for each in modules if isinstance(each, dict))
-
-
 def max_tokens(graph: Path) -> int:
     """Return the tokens of a text that the model takes, special ones too."""
     root = root_of(graph)
     # Not the truncation of the tokenizer: that of MiniLM cuts at 128 what the model takes to 512.
     limits = (
-        _settings(root / _CONFIG).get("max_position_embeddings"),
-        _settings(root / _TOKENIZER_CONFIG).get("model_max_length"),
+        _json(root / _CONFIG).get("max_position_embeddings"),
+        _json(root / _TOKENIZER_CONFIG).get("model_max_length"),
     )
     known = [int(limit) for limit in limits if isinstance(limit, (int, float)) and 0 < limit < _NO_LIMIT]
     return min(known, default=_USUAL_TOKENS)
@@ -128,21 +120,14 @@ def _beside(graph: Path) -> list[Path]:
     return [each for each in others if each.is_file()]
 
 
-def _settings(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = _json(path, dict) or {}
-    return found
-
-
-def _json(path: Path, kind: type) -> Any:
-    """Read a JSON file of a model; None when there is none. Raises ProviderStop when it is damaged."""
+def _json(path: Path) -> dict[str, Any]:
+    """Read a JSON file of a model; empty when there is none. Raises ProviderStop when it is damaged."""
     try:
-        found = json.loads(path.read_bytes())
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except FileNotFoundError:
-        return None
+        return {}
     except OSError as error:
         raise unreadable(path, error) from None
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, kind):
-        raise ProviderStop(f"the model file {path} is damaged: it is not JSON of a model", hint=GET_ANOTHER)
-    return found
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        text = f"the model file {path} is damaged: it is not JSON of a model"
+        raise ProviderStop(text, hint=GET_ANOTHER) from None

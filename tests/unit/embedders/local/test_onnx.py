@@ -89,17 +89,6 @@ def test_a_vector_is_made_of_those_of_the_tokens_as_the_model_says(tmp_path, poo
     assert direction(tmp_path, "red red red") == expected
 
 
-def test_a_graph_without_the_last_layers_of_its_model_is_a_stop(tmp_path):
-    modules = [{"idx": 0, "type": "sentence_transformers.models.Dense"}]
-    for name, of_text in (("without", False), ("with", True)):
-        tiny(tmp_path / name, of_text=of_text)
-        (tmp_path / name / "modules.json").write_text(json.dumps(modules))
-
-    with pytest.raises(ProviderStop, match="lacks its last layers"):
-        embedder_of(tmp_path / "without").embed_documents(["red"])
-    assert direction(tmp_path / "with", "red red red") == 2
-
-
 @pytest.mark.parametrize(
     ("graph", "reason"),
     [

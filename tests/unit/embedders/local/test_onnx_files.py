@@ -32,7 +32,7 @@ def test_the_engine_is_chosen_by_the_file(folder):
     # Ollama's files have a digest as their name.
     for name in ("m.gguf", "/models/sha256-aa11"):
         assert engine_of(Path(name)) is LLAMA
-    for revision in ("hf:o/r@v1.gguf/onnx/model.onnx", "hf:o/r/model.onnx@v1.gguf"):
+    for revision in ("hf:o/r/onnx/model.onnx", "hf:o/r/model.onnx@v1.gguf"):
         assert engine_named(revision) is ONNX
     assert engine_named("hf:o/r/m.gguf@x.onnx") is LLAMA
     assert engine_named("hf:o/r") is None
