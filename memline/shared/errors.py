@@ -1,39 +1,6 @@
-"""Define every error that Memline raises on purpose.
+"""Define the errors that Memline raises on purpose; some modules have kinds of their own below these.
 
-    MemlineError
-    ├── ConfigError               a configuration file, variable or option cannot be used
-    │   └── NoWorkspace           nothing says which notes are meant
-    ├── BadRequest                a call of an agent has a parameter that is unknown, missing or not allowed
-    │   └── UnknownAgent          it names an agent that is not served here
-    ├── JobUnknown                no job, or more than one, has the id that was given
-    ├── AccessDenied              the caller may not: a chat out of scope, an agent that is not its own
-    ├── PathNotAllowed            the path of a `get` is not a memory file
-    │   └── FileRefused           (shared.sources.safe_open) a file that may not or cannot be opened, and why
-    ├── IndexFault                the SQLite index cannot be used
-    │   ├── IndexNotOurs          the file belongs to another program; it was not touched
-    │   ├── IndexTooNew           the file was written by a newer Memline
-    │   ├── IndexCorrupt          the file is damaged, and can be built again from the notes
-    │   │   └── IndexTooOld       or its schema is of an older release
-    │   ├── IndexMissing          there is no index yet (readers only)
-    │   ├── IndexOfAnother        the file is of another workspace; nothing was read from it
-    │   ├── IndexReplaced         the file was deleted or replaced while a command used it
-    │   └── IndexUnwritable       full disk, read-only folder, no permission
-    ├── ProviderError             an embedding provider did not give vectors
-    │   ├── ProviderLater         rate limit, 5xx, network: the same request may work later
-    │   │   ├── ProviderTimeout   the request was sent, and not answered within its time limit
-    │   │   └── ProviderSplit     (shared.embedders.request) its texts wait for another request
-    │   ├── ProviderTooBig        a row, token or byte cap: a smaller request may work
-    │   ├── ProviderRefused       this very text is refused; others may work
-    │   ├── ProviderStop          bad key, no quota, unknown model: nothing works until the operator acts
-    │   ├── ProviderBrokenAnswer  the answer does not fit the request
-    │   └── ModelMismatch         this worker is set up for another model than the index
-    ├── QmdFailed                 (producers.bridges.qmd.home) qmd is not there, too slow, or failed
-    ├── Overloaded                (producers.api.calls)     too many calls wait, or one took too long
-    └── QueueError                a message cannot be sent, decoded or answered in time
-        └── MessageRefused        (shared.queue.messages) another version, shape or index than this process's
-            └── AgentNotConfigured  or an agent that its configuration does not have
-
-Foreign exceptions are translated into these where they enter (one owner per library).
+Foreign exceptions are translated into these where they enter, by one owner for each library.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from contextlib import suppress
 from importlib import import_module
-from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,9 +29,6 @@ def install_command(*requirements: str, options: tuple[str, ...] = ()) -> str:
         arguments.insert(0, "--break-system-packages")
     return shlex.join([sys.executable, "-m", "pip", "install", *arguments])
 
-
-#: A compiled part of a package without which it does not work.
-_COMPILED = {"numpy": "_core/_multiarray_umath"}
 
 #: Why a package that is installed cannot be imported, by its name: trying again takes as long as an import.
 _broken: dict[str, str] = {}
@@ -61,15 +58,8 @@ def lack(name: str) -> str:
 
 
 def lack_at_a_glance(name: str) -> str:
-    """Say the same without an import where a compiled part of the package is of this Python and processor.
-
-    What such a part does not find on this machine is known after an import alone: `doctor` takes one.
-    """
-    part = _COMPILED.get(name)
-    if part is None or name in sys.modules or name in _broken or (spec := _spec(name)) is None:
-        return lack(name)
-    folder = Path(spec.origin or "").parent
-    return "" if (folder / f"{part}{EXTENSION_SUFFIXES[0]}").is_file() else lack(name)
+    """Say the same without an import: what is there is taken to work until `lack` has imported it."""
+    return _broken.get(name) or ("" if _is_there(name) else "is missing")
 
 
 def remedy(name: str) -> str:
@@ -83,34 +73,21 @@ def missing(modules: tuple[str, ...]) -> list[str]:
 
 
 def _is_there(name: str) -> bool:
-    # A module that was imported in an odd way, or that a test took away, has no spec.
-    return _spec(name) is not None or sys.modules.get(name) is not None
-
-
-def _spec(name: str) -> ModuleSpec | None:
     try:
-        return find_spec(name)
+        return find_spec(name) is not None
     except ValueError:
-        return None
+        # A module that was imported in an odd way has no spec.
+        return sys.modules.get(name) is not None
 
 
 def own_version() -> str:
-    """Return the version of this distribution; `0` when it runs from its sources."""
-    return version_of("memline") or "0"
-
-
-def version_of(distribution: str) -> str:
-    """Return the version of an installed distribution; empty when it is not installed.
+    """Return the version of this distribution; `0` when it runs from its sources.
 
     It is read from the name of the folder where `importlib.metadata`, whose import takes 18 ms, finds it.
     """
-    begin = f"{distribution.replace('-', '_')}-".lower()
     for folder in sys.path:
-        try:
-            names = os.listdir(folder or ".")
-        except OSError:
-            continue
-        for name in names:
-            if name.lower().startswith(begin) and name.endswith(".dist-info"):
-                return name[len(begin) : -len(".dist-info")]
-    return ""
+        with suppress(OSError):
+            for name in os.listdir(folder or "."):
+                if name.startswith("memline-") and name.endswith(".dist-info"):
+                    return name[len("memline-") : -len(".dist-info")]
+    return "0"

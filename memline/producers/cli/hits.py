@@ -3,13 +3,14 @@
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from memline.producers.cli.output import width, wrapped
+from memline.producers.cli.output import width
 from memline.shared.search.results import pattern_of
 from memline.shared.visible_text import in_name, one_line, visible
 from memline.shared.words import counted
@@ -18,6 +19,8 @@ from memline.shared.words import counted
 MOST_ROWS = 4
 
 _INDENT = "    "
+
+_AS_IT_IS: dict[str, Any] = {"tabsize": 4, "break_on_hyphens": False, "subsequent_indent": "  "}
 
 Pattern = re.Pattern[str] | None
 
@@ -35,14 +38,13 @@ def rows_of(hit: dict[str, Any], *, with_vectors: bool) -> Iterator[str]:
         heading += f" (and in {counted(others, 'other file')})"
     if heading.strip():
         # Of a long one its end, the heading right above the lines.
-        *_, end = wrapped(heading, room)
-        yield _INDENT + click.style(end, dim=True)
+        yield _INDENT + click.style(heading.strip()[-room:], dim=True)
     pattern = _pattern(hit)
-    rows = [row for line in _body(hit) for row in wrapped(visible(line), room)]
+    rows = [row for line in _body(hit) for row in textwrap.wrap(visible(line), room, **_AS_IT_IS)]
     for row in _best(rows, pattern):
         yield _INDENT + (pattern.sub(_marked, row) if pattern else row)
     if "explain" in hit:
-        yield from (_INDENT + row for row in wrapped(visible(_explained(hit["explain"])), room))
+        yield _INDENT + visible(_explained(hit["explain"]))
 
 
 def _explained(explanation: dict[str, Any]) -> str:

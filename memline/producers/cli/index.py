@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import click
 
 from memline.producers.backends import IndexReport, RunProgress
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, once_a_minute
-from memline.producers.cli.output import below, echo, note, print_json, put, width
+from memline.producers.cli.output import echo, note, print_json, put, width
 from memline.producers.memory import Memory
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
@@ -79,35 +78,24 @@ def index(invocation: Invocation, as_json: bool, **options: bool) -> int | None:
 
 
 def index_agent(settings: Settings, agent: AgentSettings, **options: Any) -> IndexReport:
-    """Bring the index of an agent up to date, with progress on stderr; `options`: those of `Memory.index`."""
+    """Bring the index of an agent up to date, with progress on stderr; `options`: those of `Memory.index`.
+
+    From here on a SIGTERM ends the command as Ctrl-C does: what was paid for is stored.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         fetch_model(agent)
-        with _term_interrupts(), progress_line(agent.agent) as show, Memory.of(settings, agent) as memory:
+        with progress_line(agent.agent) as show, Memory.of(settings, agent) as memory:
             return memory.index(**options, on_progress=show, on_note=note)
     except KeyboardInterrupt:
         words = "what is indexed is kept, memline index goes on from there"
         raise KeyboardInterrupt(words) from None
 
 
-@contextmanager
-def _term_interrupts() -> Iterator[None]:
-    """Make a SIGTERM a KeyboardInterrupt while a block runs, so that what was paid for is stored.
-
-    Only the first: a supervisor that signals a process group reaches a process twice.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    # Only the first: a supervisor that signals a process group reaches a process twice.
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def fetch_model(agent: AgentSettings) -> None:
@@ -143,8 +131,7 @@ def progress_line(agent: str) -> Iterator[Callable[[RunProgress], None]]:
             # Why nothing moves, above the line: in it there is no room.
             reasons.add(run.waiting)
             put(_ERASE, err=True, end="")
-            for row in below("", run.waiting):
-                note(row)
+            note(run.waiting)
         elif now < next_at:
             return
         next_at = now + _REDRAW_S

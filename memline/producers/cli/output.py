@@ -6,20 +6,12 @@ What a stream cannot show is escaped, and what a terminal obeys is written out.
 import json
 import os
 import sys
-import textwrap
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
 
 from memline.shared.visible_text import in_json, visible
-
-#: The narrowest that text is wrapped to.
-_MIN_WIDTH = 20
-
-#: Deepest indentation of a line that is kept, in columns.
-_MAX_INDENT = 8
 
 #: Word and colour of a finding's level.
 _MARKS = {
@@ -90,44 +82,16 @@ def print_findings(
     for each in findings:
         word, colour = _MARKS[each["level"]]
         agent = f"agent {each['agent']}: " if names_agents and each["agent"] else ""
-        mark = f"{indent}{word:<5}"
-        first, *rest = below(mark, visible(agent + each["what"]))
+        put(f"{indent}{click.style(f'{word:<5}', fg=colour)}{visible(agent + each['what'])}")
         if each["action"]:
-            head, action = f"{indent}     try: ", visible(each["action"])
-            # A command is one row, or it could not be copied.
-            rest += [head + action] if each.get("actionKind") == "command" else below(head, action)
-        for line in (click.style(mark, fg=colour) + first[len(mark) :], *rest):
-            put(line)
+            echo(f"{indent}     try: {each['action']}")
 
 
 def width() -> int:
     """Return the columns of the terminal, or of `COLUMNS`; 80 for a pipe or a file, which have none."""
     import shutil  # 4 ms, which JSON does not pay
 
-    return max(_MIN_WIDTH, shutil.get_terminal_size((80, 24)).columns)
-
-
-def below(head: str, text: str) -> Iterator[str]:
-    """Yield `head` and a text that is wrapped below where it begins; in one row for a pipe."""
-    rows = wrapped(text, width() - len(head)) if sys.stdout.isatty() else []
-    for row in rows or [text]:
-        yield head + row
-        head = " " * len(head)
-
-
-def wrapped(line: str, room: int) -> list[str]:
-    """Wrap a line at words into rows of at most `room` columns, indented as it is; a longer word is cut."""
-    line = line.expandtabs(4).rstrip()
-    indent = " " * min(len(line) - len(line.lstrip()), _MAX_INDENT, room // 2)
-    # A wide character takes two columns.
-    is_wide = any(unicodedata.east_asian_width(each) in "WF" for each in line)
-    return textwrap.wrap(
-        line.strip(),
-        room // 2 if is_wide else room,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-    )
+    return max(20, shutil.get_terminal_size((80, 24)).columns)
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

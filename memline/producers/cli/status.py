@@ -9,7 +9,7 @@ import click
 
 from memline.producers.cli.index import index_agent
 from memline.producers.cli.invocation import AS_JSON, Invocation, command
-from memline.producers.cli.output import below, echo, print_findings, print_json
+from memline.producers.cli.output import echo, print_findings, print_json
 from memline.producers.memory import Memory, met_by_backend
 from memline.producers.reports.doctor import examine_agent, examine_common
 from memline.producers.reports.fleet_state import spent_words
@@ -77,8 +77,7 @@ def _print(report: dict[str, Any]) -> None:
         files += report["files"]
         rows += [(f"    {file['outcome']:<10} ", f"{file['path']}  {file['reason']}") for file in files]
     for head, text in rows:
-        for line in below(head, text.rstrip()):
-            echo(line)
+        echo(head + text.rstrip())
     echo("")
 
 
