@@ -46,8 +46,6 @@ class IndexReport(msgspec.Struct, frozen=True, kw_only=True):
     failures: list[dict[str, str]]
     #: What is wrong or worth knowing when it is over, most urgent first.
     findings: tuple[Finding, ...] = ()
-    #: Open batches whose texts come later.
-    batches: tuple[dict[str, object], ...] = ()
     #: Whether the command ends with 1: something the user asked for is missing.
     failed: bool = False
 

@@ -20,7 +20,7 @@ from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose_fallback
 from memline.shared.embedders.local import downloads
-from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced
+from memline.shared.errors import IndexCorrupt, IndexReplaced
 from memline.shared.finding import Finding, note, problem
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts, sending
@@ -49,13 +49,9 @@ SHARE = 20
 SETTLE_S = 0.2
 TAKE_OVER_S = 20.0
 
-#: Seconds without any change after which a run says so, and after which it ends: half an hour of nothing is a
-#: fault that no more waiting mends, unless a request may take as long.
-QUIET_S = 60.0
+#: Seconds without any change after which a run ends: half an hour of nothing is a fault that no more waiting
+#: mends, unless a request may take as long.
 STALLED_S = 1_800.0
-
-#: Times a run begins again when its index turns out damaged, or is deleted or replaced meanwhile.
-MAX_RESTARTS = 2
 
 #: Failed texts and files named in a report at most; the counts are always whole.
 MAX_FAILURES = 100
@@ -74,34 +70,29 @@ def bring_up_to_date(
 ) -> IndexReport:
     """Make the index of `agent` agree with the disk and embed what is missing; report when all is settled.
 
-    A damaged index is moved aside and built again from the files; a run whose index is deleted or replaced
-    by another process begins again. Raises IndexFaults.
+    A damaged index is moved aside and built again from the files. Raises IndexFaults.
     """
-    clock = clock or SystemClock()
+    clock, before = clock or SystemClock(), file_id(agent.index_path)
     downloads.fetch(agent)
-    for restarts_left in range(MAX_RESTARTS, -1, -1):
-        before = file_id(agent.index_path)
-        try:
-            started_ns = clock.now_ns()
-            plan = prepare(agent, re_embed=re_embed, accept_removals=accept_removals, clock=clock)
-            # A first run has made it by now.
-            before = before or file_id(agent.index_path)
-            with closing(IndexRun(settings, agent, plan, started_ns=started_ns, clock=clock)) as run:
-                run.make_job(force=force)
-                if run.has_work:
-                    run.work(on_progress=on_progress)
-                with closing(IndexWriter.of(agent, clock=clock)) as writer:
-                    # The sweep of a process that stays would come too late.
-                    writer.tidy()
-                return run.report()
-        except (IndexCorrupt, IndexReplaced, IndexMissing) as error:
-            if not restarts_left:
-                raise
-            if isinstance(error, IndexCorrupt):
-                on_note(build_again(agent, error, before, clock.now()))
-            else:
-                on_note(f"{error.message}; the run begins again.")
-    raise AssertionError("the last run returns or raises")
+
+    def run() -> IndexReport:
+        started_ns = clock.now_ns()
+        plan = prepare(agent, re_embed=re_embed, accept_removals=accept_removals, clock=clock)
+        with closing(IndexRun(settings, agent, plan, started_ns=started_ns, clock=clock)) as run:
+            run.make_job(force=force)
+            if run.has_work:
+                run.work(on_progress=on_progress)
+            with closing(IndexWriter.of(agent, clock=clock)) as writer:
+                # The sweep of a process that stays would come too late.
+                writer.tidy()
+            return run.report()
+
+    try:
+        return run()
+    except IndexCorrupt as error:
+        # A file that was not there before is the one this run made.
+        on_note(build_again(agent, error, before or file_id(agent.index_path), clock.now()))
+        return run()
 
 
 class IndexRun:
@@ -192,11 +183,8 @@ class IndexRun:
                     progress, is_over = self._measure(facts)
                 if progress != before or progress.waiting:
                     moved_at = began
-                quiet_s = began - moved_at
-                if quiet_s > QUIET_S:
-                    words = words or f"nothing has moved for {quiet_s / 60:.0f} min"
                 on_progress(replace(progress, waiting=words or progress.waiting))
-                self._is_stalled = quiet_s > self._stalled_s
+                self._is_stalled = began - moved_at > self._stalled_s
                 if is_over or self._is_stalled:
                     return
                 self._clock.sleep(max(POLL_S, (SHARE - 1) * (time.monotonic() - began)))
@@ -311,16 +299,6 @@ class IndexRun:
                 seconds=(self._clock.now_ns() - self._started_ns) / 1e9,
                 failures=failures,
                 findings=check(facts, *self._met(facts)),
-                batches=tuple(
-                    {
-                        "token": batch.token,
-                        "job": batch.job_id,
-                        "state": batch.provider_state or batch.state,
-                        "texts": batch.rows,
-                        "error": batch.error,
-                    }
-                    for batch in batches.at_provider
-                ),
                 failed=bool(
                     failures
                     or backlog.failed

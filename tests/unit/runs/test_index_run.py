@@ -1,6 +1,5 @@
 import pytest
 
-from memline.producers.runs import index_run
 from memline.producers.runs.index_run import IndexRun
 from memline.shared.errors import IndexReplaced
 from tests.support.embedding_server import EmbeddingServer
@@ -29,36 +28,17 @@ def test_a_run_that_finds_nothing_to_do_starts_no_workers(place, monkeypatch):
     assert (report.failed, report.files["unchanged"]) == (False, 1)
 
 
-def test_an_index_that_is_replaced_again_and_again_ends_the_run(place, monkeypatch):
-    def replaced(*_, **__):
-        raise IndexReplaced("the index was replaced", hint="memline index")
-
-    monkeypatch.setattr(IndexRun, "work", replaced)
-    notes = []
-
-    with pytest.raises(IndexReplaced):
-        place.index(on_note=notes.append)
-
-    assert notes == ["the index was replaced; the run begins again."] * index_run.MAX_RESTARTS
-
-
-def test_an_index_that_is_deleted_while_the_workers_run_is_built_again(place, monkeypatch):
+def test_an_index_that_is_deleted_while_the_workers_run_ends_the_run(place, monkeypatch):
     work = IndexRun.work
-    runs = []
 
     def delete_first(run, *args, **options):
-        runs.append(run)
-        if len(runs) == 1:
-            place.index_path.unlink()
+        place.index_path.unlink()
         work(run, *args, **options)
 
     monkeypatch.setattr(IndexRun, "work", delete_first)
-    notes = []
 
-    report = place.index(on_note=notes.append)
-
-    assert "was deleted or replaced during the run" in notes[0]
-    assert (report.failed, report.chunks) == (False, 1)
+    with pytest.raises(IndexReplaced, match="was deleted or replaced during the run"):
+        place.index()
 
 
 @pytest.mark.parametrize(("cache", "kept"), [({"enabled": False}, 0), ({"maxEntries": 1}, 1), ({}, 3)])
