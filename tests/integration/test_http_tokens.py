@@ -62,4 +62,4 @@ def test_the_token_of_an_agent_opens_its_four_calls_and_nothing_else(notes):
         assert "name one of these: main, work" in refused(unknown, 404)
         assert "force" in refused(client.post("/reindex", json={"force": "yes"}, headers=bearer(ALL)), 400)
 
-    assert 'memline_index_up{agent="work"} 1.0' in metrics.text
+    assert 'memline_files_behind{agent="work"}' in metrics.text

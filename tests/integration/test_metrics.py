@@ -42,5 +42,5 @@ def test_a_scrape_follows_the_fleet(place, redis):
     assert "# TYPE memline_queue_messages gauge" in before
     assert 'memline_workers{role="store"} 0.0' in before
     assert "memline_redis_up 1.0" in before
-    assert 'memline_index_up{agent="main"} 1.0' in after
+    assert 'memline_files_behind{agent="main"}' in after
     assert process.returncode == 0

@@ -34,7 +34,8 @@ from memline.producers.api.auth import (
 from memline.producers.api.calls import Caller, Calls, Pool
 from memline.producers.api.mcp import HttpEndpoint, server
 from memline.producers.api.responses import JsonResponse, error_response, response_to
-from memline.producers.reports.metrics import FleetCollector, page
+from memline.producers.reports.metrics import page
+from memline.producers.reports.state import StateReader
 from memline.shared.config.installation import Serve
 from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.logs import Log
@@ -134,7 +135,7 @@ class Api:
             server(calls, self._mcp_caller, pool=self._pool), max_body_bytes=MAX_BODY_BYTES
         )
         agents = [calls.memory(agent).settings for agent in calls.agents]
-        self._collector = FleetCollector(calls.settings, agents)
+        self._state = StateReader(calls.settings, agents)
         routes = [
             *(Route(f"/{name}", self._answer(name), methods=list(how)) for name, how in ROUTES.items()),
             Route("/metrics", self._metrics, methods=["GET"]),
@@ -208,7 +209,7 @@ class Api:
     async def _metrics(self, request: Request) -> Response:
         """Answer with the metrics of all agents, so only to a token that opens all."""
         access_of(request.scope).require_all()
-        text = await self._pool.run(partial(page, self._collector))
+        text = await self._pool.run(partial(page, self._state))
         return Response(text, media_type="text/plain; version=0.0.4")
 
     async def _ready(self, _request: Request) -> Response:

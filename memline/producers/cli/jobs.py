@@ -49,7 +49,7 @@ def jobs(invocation: Invocation, open: bool, as_json: bool) -> None:
     if click.get_current_context().invoked_subcommand is not None:
         return
     reports = listed(invocation.agents(), only_open=open, queue=invocation.settings.queue)
-    names = ("job", "agent", "what", "state", "files", "texts", "left", "age")
+    names = ("job", "agent", "what", "state", "files", "texts", "age")
     lines = table(names, map(_cells, reports)) if reports else ["No open jobs." if open else "No jobs."]
     print_result(reports, as_json, lines)
 
@@ -59,13 +59,12 @@ def _cells(job: dict[str, Any]) -> tuple[str, ...]:
     if job["kind"] == "batch":
         what = " ".join(filter(None, ("batch", job["jobId"], job["providerState"])))
         texts = f"{job['stored']:,}/{job['rows']:,}"
-        return (job["id"][:SHORT], job["agentId"], what, job["progress"], "", texts, "", age)
-    files, texts, eta_s = job["files"], job["texts"], job["etaSeconds"]
+        return (job["id"][:SHORT], job["agentId"], what, job["progress"], "", texts, age)
+    files, texts = job["files"], job["texts"]
     return (
         *(job[name] for name in ("id", "agentId", "name", "state")),
         f"{files['done']:,}/{files['total']:,}" if files["total"] else "",
         f"{texts['done']:,}/{texts['total']:,}",
-        span(eta_s) if eta_s is not None else "",
         age,
     )
 
@@ -87,8 +86,7 @@ def _rows(answer: dict[str, Any]) -> Iterator[str]:
             known = {what: count for what, count in each.items() if count not in (None, "USD")}
             each = ", ".join(f"{what} {count}" for what, count in known.items())
         elif isinstance(each, float):
-            moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each))
-            each = span(each) if name == "etaSeconds" else moment
+            each = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each))
         if each not in (None, "", []) and name != "findings":
             yield f"{label + ':':<20}{each}"
 

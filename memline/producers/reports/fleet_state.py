@@ -64,7 +64,6 @@ def _agent(each: AgentState) -> dict[str, Any]:
         "agentId": each.agent,
         "vectors": {name: getattr(each.backlog, name) for name in STATES} | {"backfill": each.backfill},
         "ceiling": each.refusal.to_json() if each.refusal else None,
-        "requestsOut": each.requests_out,
         "vectorsPerSecond": each.vectors_per_second,
         "filesWaiting": each.files_waiting,
         "jobs": each.job_reports,

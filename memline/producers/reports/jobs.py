@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -16,11 +15,11 @@ from memline.shared.errors import JobUnknown
 from memline.shared.finding import worst
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts, sending
-from memline.shared.index import batches, driver, identities, meta
+from memline.shared.index import batches, driver, identities
 from memline.shared.index.batches import Batch
 from memline.shared.scheduling import jobs
 from memline.shared.scheduling.jobs import Job, Left
-from memline.shared.words import counted, share, span
+from memline.shared.words import counted, share
 
 #: Characters of a batch's id that are shown in a list; any beginning that fits one batch names it.
 SHORT = 8
@@ -46,14 +45,10 @@ _NEXT = {
 #: Fields of a batch by their names in JSON, which are null while there is nothing to say.
 _OPTIONAL = {
     "jobId": "job_id",
-    "fileId": "file_id",
     "outcome": "outcome",
     "providerState": "provider_state",
     "submittedAt": "submitted_at",
-    "lookedAt": "polled_at",
     "closedAt": "closed_at",
-    "deadline": "deadline",
-    "cancelReason": "cancel_reason",
     "error": "error",
     "action": "action",
 }
@@ -72,21 +67,17 @@ def named(agents: Sequence[AgentSettings], name: str) -> Named:
     Raises JobUnknown when there is none or more than one, with what may be meant.
     """
     matches: list[Named] = []
-    known: list[str] = []
     for settings in agents:
         with driver.reading_if_any(settings.index_path) as reader:
             if reader is not None:
                 rows: list[Job | Batch] = [*batches.listed(reader), *jobs.listed(reader)]
-                known += [row.token[: max(len(name), SHORT)] for row in rows]
                 matches += [Named(settings=settings, row=row) for row in rows if _is_named(row, name)]
     if len(matches) == 1:
         return matches[0]
     if matches:
         names = ", ".join(each.row.token for each in matches[:5])
         raise JobUnknown(f"{name!r} is the beginning of {counted(len(matches), 'job')}: {names}", hint=_LIST)
-    near = get_close_matches(name, known, n=1)
-    did_you_mean = f"; did you mean {near[0]}?" if near else ""
-    raise JobUnknown(f"there is no job {name!r}{did_you_mean}", hint=_LIST)
+    raise JobUnknown(f"there is no job {name!r}", hint=_LIST)
 
 
 def _is_named(row: Job | Batch, name: str) -> bool:
@@ -126,74 +117,52 @@ def _newest_first(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def report(name: Named, *, queue: QueueAddress = NO_QUEUE) -> dict[str, Any]:
     """Report a job or batch as it is now. Raises JobUnknown when its row was forgotten meanwhile."""
-    settings = name.settings
-    with driver.reading(settings.index_path) as reader:
-        of_kind = batches.get if isinstance(name.row, Batch) else jobs.by_token
-        row = of_kind(reader, name.row.token)
-        if row is None:
-            raise JobUnknown(f"there is no job {name.row.token!r} any more", hint=_LIST)
-        facts = Facts(settings, choose(settings), reader, now=time.time(), queue=queue)
-        return _report_batch(facts, row) if isinstance(row, Batch) else report_jobs(facts, [row])[0]
+    for each in listed([name.settings], limit=batches.KEPT, queue=queue):
+        if each["id"] == name.row.token:
+            return each
+    raise JobUnknown(f"there is no job {name.row.token!r} any more", hint=_LIST)
 
 
 def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
     """Report these jobs of an index, in their order."""
     # Both at one moment, or a text that was just embedded would count in both.
     with driver.snapshot(facts.index):
-        opened, left = facts.jobs, jobs.left(facts.index)
-    rate = meta.recent_rate(facts.index, facts.now)
+        now, left = {job.id: job for job in jobs.open_jobs(facts.index)}, jobs.left(facts.index)
     stop, findings = sending(facts), check(facts)
-    reports = {}
-    # The older jobs go first, so their texts count for the time that a later one takes.
-    ahead = 0.0
-    wanted = {job.id: job for job in rows}
-    for job in sorted({**wanted, **{job.id: job for job in opened}}.values(), key=lambda job: job.id):
-        one, eta_s = left.get(job.id, Left()), None
+    reports = []
+    for job in (now.get(each.id, each) for each in rows):
+        one = left.get(job.id, Left())
         texts, read = job.texts_done + one.texts + one.failed, job.files - one.files
-        # By the files that were read so far; None before the first one.
-        expected: int | None = texts
-        if one.files:
-            expected = round(texts * job.files / read) if read else None
         if job.state == jobs.RUNNING:
-            ahead += max((expected or 0) - job.texts_done - one.failed, one.texts)
-            # Unknown before its first file is read, and while no vector comes.
-            eta_s = round(ahead / rate, 1) if stop is None and rate and expected is not None else None
             mine = [each for each in findings if stop and each.code == stop.code and one.texts]
         else:
             mine = [each for each in findings if (each.code, each.subject) == ("job_paused", job.token)]
         files = f"{share(read, job.files, 'file')} read, " if job.files else ""
         progress = f"{files}{share(job.texts_done, texts, 'text')} embedded"
-        progress += f", total about {expected:,}" if expected and expected > texts else ""
         progress += f", {one.failed:,} failed" if one.failed else ""
-        progress += f", ETA {span(eta_s)}" if eta_s is not None else ""
         reason, action = worst(mine)
         kind = KINDS[job.kind]
-        reports[job.id] = {
-            "agentId": facts.agent,
-            "id": job.token,
-            # import, reindex, model or backfill; and more about it: the model, or that all files are read.
-            "kind": job.kind,
-            "what": job.what,
-            "createdAt": job.created_ns / 1e9,
-            "endedAt": job.ended_at or None,
-            "state": job.state,
-            "files": {"done": read, "total": job.files},
-            "texts": {
-                "done": job.texts_done,
-                "left": one.texts,
-                "failed": one.failed,
-                "total": texts,
-                "expected": expected,
-            },
-            "etaSeconds": eta_s,
-            # The same in words.
-            "name": f"{kind} ({job.what})" if job.what else kind,
-            "progress": f"{progress}, {reason}" if reason else progress,
-            "reason": reason,
-            "action": action,
-            "findings": [each.to_json() for each in mine],
-        }
-    return [reports[job_id] for job_id in wanted]
+        reports.append(
+            {
+                "agentId": facts.agent,
+                "id": job.token,
+                # import, reindex, model or backfill; and the model, or that all files are read.
+                "kind": job.kind,
+                "what": job.what,
+                "createdAt": job.created_ns / 1e9,
+                "endedAt": job.ended_at or None,
+                "state": job.state,
+                "files": {"done": read, "total": job.files},
+                "texts": {"done": job.texts_done, "left": one.texts, "failed": one.failed, "total": texts},
+                # The same in words.
+                "name": f"{kind} ({job.what})" if job.what else kind,
+                "progress": f"{progress}, {reason}" if reason else progress,
+                "reason": reason,
+                "action": action,
+                "findings": [each.to_json() for each in mine],
+            }
+        )
+    return reports
 
 
 def _report_batch(facts: Facts, batch: Batch) -> dict[str, Any]:
@@ -208,12 +177,10 @@ def _report_batch(facts: Facts, batch: Batch) -> dict[str, Any]:
         "kind": "batch",
         "provider": row.identity.provider if row else "",
         "model": row.identity.model if row else "",
-        **{name: getattr(batch, name) for name in ("state", "rows", "stored", "attempts")},
+        **{name: getattr(batch, name) for name in ("state", "rows", "stored")},
         "progress": progress,
         "textsLeft": batches.texts_left(facts.index, batch.token),
-        "providerRowsDone": batch.rows_done,
         "createdAt": batch.created_at,
-        "nextLookAt": batch.due if batch.is_open and batch.due else None,
         **{key: getattr(batch, name) or None for key, name in _OPTIONAL.items()},
         "findings": [each.to_json() for each in findings],
     }

@@ -29,7 +29,7 @@ from memline.shared.index.accounts import AccountFile
 from memline.shared.index.hold import holders
 from memline.shared.queue.fleet import Fleet
 from memline.shared.queue.fleet_reader import fleet_at
-from memline.shared.scheduling import jobs, leases
+from memline.shared.scheduling import jobs
 from memline.shared.scheduling.budget import spent
 from memline.shared.sync.plan import Plan, make_plan
 
@@ -77,8 +77,6 @@ class AgentState(Facts):
         self.providers = providers.accounts(self)
         #: Of the last minute.
         self.vectors_per_second = round(self.rate, 2)
-        #: Requests that wait for their answer.
-        self.requests_out = len(leases.tokens(self.index))
         #: Files of jobs that were not read: without them an index whose job has begun looks complete.
         self.files_waiting = jobs.count_waiting(self.index)
         #: JSON of the jobs that are not over, and the count of all by their state.

@@ -45,7 +45,7 @@ def test_the_state_counts_vectors_and_names_the_provider_in_use_first(place, wri
     report = to_json(state(place.settings, [place.agent]))
 
     (agent,) = report["agents"]
-    assert (agent["vectors"]["ready"], agent["vectors"]["leased"], agent["requestsOut"]) == (1, 1, 1)
+    assert (agent["vectors"]["ready"], agent["vectors"]["leased"]) == (1, 1)
     assert [(each["name"], each["state"]) for each in report["providers"]] == [
         ("openai", "ok"),
         ("voyage", "paused"),
