@@ -9,7 +9,7 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
@@ -144,20 +144,10 @@ class IndexWriter:
         with self.session() as (connection, now), transaction(connection):
             yield connection, now
 
-    def end_leases(self, tokens: Sequence[str] | None = None) -> None:
-        """End these leases, by default all: their requests are lost, and counted as paid for."""
+    def end_leases(self) -> None:
+        """End all leases: their requests are lost, and counted as paid for."""
         with self.transaction() as (connection, _):
-            leases.end(connection, leases.tokens(connection) if tokens is None else tokens)
-
-    def end_unsent(self, begun: Collection[str]) -> None:
-        """End the leases but these: their requests were certainly not sent, and cost nothing."""
-        with self.session() as (connection, _):
-            unsent = [token for token in leases.tokens(connection) if token not in begun]
-            identity_of = {token: leases.identity_of(connection, token) for token in unsent}
-        for token, identity in identity_of.items():
-            if identity is not None:
-                self.settle(identity, token, Usage())
-        self.end_leases(unsent)
+            leases.end(connection, leases.tokens(connection))
 
     def store_file(self, row: FileRow, *, job: str = "") -> str:
         """Do as `store_files` for one file."""
@@ -250,13 +240,12 @@ class IndexWriter:
         self,
         identity: Identity,
         lease: str,
-        hashes: Sequence[bytes],
         failure: Failure,
         learned: RequestCaps | None = None,
     ) -> None:
         """Record why texts got no vector; see `shared.scheduling.leases.record_failure`."""
         with self.session() as (connection, now):
-            leases.record_failure(self.accounts, identity, lease, hashes, failure, now, learned=learned)
+            leases.record_failure(self.accounts, identity, lease, failure, now, learned=learned)
             self._settle(connection, now)
 
     def lease(

@@ -56,7 +56,7 @@ def _send(message: ChunkFiles, rows: list[FileRow], context: Context) -> None:
     deadline = time.monotonic() + MAX_WAIT_S
     # While Redis is away the sender waits for it, and says so.
     with suppress(QueueError):
-        while time.monotonic() < deadline and context.in_flight.store_depth() > MAX_STORE_DEPTH:
+        while time.monotonic() < deadline and context.requests.store_depth() > MAX_STORE_DEPTH:
             if context.stopping.wait(LOOK_EVERY_S):
                 break
     send(StoreFiles(agent=message.agent, files=tuple(rows), job=message.job, index=message.index))

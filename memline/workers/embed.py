@@ -19,7 +19,7 @@ from memline.shared.index.rows import VectorRow
 from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS, RequestCaps
 from memline.shared.queue.broker import actor, send
-from memline.shared.queue.messages import AgentNotConfigured, EmbedTexts, Failed, StoreVectors
+from memline.shared.queue.messages import AgentNotConfigured, EmbedTexts, StoreVectors
 from memline.shared.scheduling import leases, limits
 from memline.shared.scheduling.leases import Failure, Usage
 from memline.shared.scheduling.limits import minute_limits
@@ -30,11 +30,9 @@ from memline.workers.context import Context, current
 #: `STOP_COOLDOWN_S`.
 MAX_WAIT_S = 5.0
 
-#: Seconds that such texts stay in the rows at least.
+#: Seconds that such texts stay in the rows at least, and those that came to a worker for another model.
 MIN_DEFERRED_S = 1.0
-
-#: Seconds for which a worker that is set up for another model than the index keeps a request.
-MISMATCH_WAIT_S = 1.0
+MISMATCH_S = 30.0
 
 _LOG = Log("embed")
 
@@ -47,8 +45,8 @@ def embed_texts(message: EmbedTexts) -> None:
     deadline of the lease frees its texts. Safe late: what cannot end before that deadline is not sent. Else
     it always answers, so that no lease waits for its end because of an error here.
     """
-    context, request, sending = current(), message.request, None
-    texts = range(len(request.texts))
+    context, request = current(), message.request
+    outcome = Outcome(vectors=[None] * len(request.texts))
     try:
         choice = _choice(context, message.agent, request.identity)
         key = ("embedder", message.agent, request.identity.key)
@@ -63,23 +61,23 @@ def embed_texts(message: EmbedTexts) -> None:
             max_attempts=1 if request.is_probe or any(sending.limits) else CALL_ATTEMPTS,
             clock=context.clock,
         ).embed()
+        _cool_down(context, sending.account, outcome)
     except _AlreadyBegun:
-        _LOG.warning("request.dropped", lease=request.lease, texts=len(texts))
+        _LOG.warning("request.dropped", lease=request.lease, texts=len(request.texts))
+        return
     except (AgentNotConfigured, ModelMismatch) as error:
         # Nothing was sent, and no provider is at fault: another process may be set up for it.
         _LOG.error("request.not_ours", error=error.message, action=error.hint)
-        context.stopping.wait(MISMATCH_WAIT_S)
-        _send(message, failed=[(texts, _Unsent(error.message, hint=error.hint))])
+        outcome.error = _Unsent(error.message, hint=error.hint, retry_after_s=MISMATCH_S)
     except ProviderError as error:
-        _send(message, failed=[(texts, error)])
+        outcome.error = error
     except Exception as error:
-        # The boundary of the process: whatever it was, the rows must know, or they wait for the lease.
-        broken = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
-        usage = None if sending is not None and sending.has_begun else Usage()
-        _send(message, failed=[(texts, broken)], no_results=True, usage=usage)
+        # The boundary of the process: whatever it was, the rows must know, or they wait for the lease. What
+        # was counted stays so: it may have been paid for.
+        outcome.error = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
+        _answer(message, outcome, None)
         raise
-    else:
-        _answer(context, message, sending.account, outcome)
+    _answer(message, outcome, Usage(tokens=outcome.used_tokens, paid_calls=outcome.paid_calls))
 
 
 class _Unsent(ProviderLater):
@@ -102,7 +100,7 @@ class _Sending:
         self.account = account_id(choice.provider, choice.mark)
         #: Requests and tokens a minute.
         self.limits = minute_limits(context.agent(message.agent, needs_workspace=False), choice)
-        self.has_begun = False
+        self._has_begun = False
 
     def before_call(self, texts: Sequence[str]) -> None:
         """Wait for a place within the account's limits, and note the first call of the request.
@@ -115,14 +113,13 @@ class _Sending:
         left_s = self._request.until - self._context.clock.now()
         if not leases.may_call(left_s, self._choice.timeout_s):
             raise _Unsent("the lease of these texts is over")
-        if not self.has_begun:
+        if not self._has_begun:
             try:
-                is_first = self._context.in_flight.begin(self._request.lease, left_s)
+                self._has_begun = self._context.requests.begin(self._request.lease, left_s)
             except QueueError as error:
                 raise _Unsent(f"not sent, since Redis cannot note it: {error.message}") from error
-            if not is_first:
+            if not self._has_begun:
                 raise _AlreadyBegun
-            self.has_begun = True
 
     def _take_place(self, texts: Sequence[str]) -> None:
         (max_requests, max_tokens), provider = self.limits, self._choice.provider
@@ -134,20 +131,18 @@ class _Sending:
             max_tokens=max_tokens,
         )
         wait_s = pace.take(self.account, moves, max_wait_s=MAX_WAIT_S)
-        if wait_s > MAX_WAIT_S:
-            # Until the place is near enough to be waited for.
-            is_asked = pace.take(self.account, {}) > 0
-            words = "asked to wait (429)" if is_asked else "is at the limits of this configuration"
-            raise _Unsent(f"{provider} {words}", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
-        if wait_s > 0:
+        if 0 < wait_s <= MAX_WAIT_S:
             self._context.clock.sleep(wait_s)
             # Another worker may have heard a no meanwhile.
-            if cooldown_s := pace.take(self.account, {}):
-                raise _Unsent(f"{provider} has a cooldown", retry_after_s=cooldown_s)
+            wait_s = pace.take(self.account, {})
+        if wait_s > 0:
+            words = f"{provider} is at its limit of a minute, or asked to wait"
+            # Until the place is near enough to be waited for.
+            raise _Unsent(words, retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
 
 
-def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcome) -> None:
-    """Send back what came of a request: vectors, and failures by their kind."""
+def _answer(message: EmbedTexts, outcome: Outcome, usage: Usage | None) -> None:
+    """Tell the store worker what came of a request: vectors, and failures by their kind."""
     request, error = message.request, outcome.error
     vectors = tuple(
         VectorRow(hash=text.hash, vector=bytes(vector), tokens=_tokens(vector))
@@ -156,55 +151,30 @@ def _answer(context: Context, message: EmbedTexts, account: str, outcome: Outcom
     )
     failed: list[tuple[Sequence[int], ProviderError]] = [([index], why) for index, why in outcome.failures]
     if error is not None:
-        if isinstance(error, _Unsent):
-            _LOG.warning("request.unsent", lease=request.lease, reason=error.message)
-        _cool_down(context, account, outcome, error)
         refused = {index for index, _ in outcome.failures}
         rest = [i for i, vector in enumerate(outcome.vectors) if vector is None and i not in refused]
         failed += [(rest, error)] * bool(rest)
-    _send(
-        message,
-        vectors=vectors,
-        failed=sorted(failed, key=lambda each: _is_wait(each[1])),
-        no_results=not vectors and not outcome.is_provider_well,
-        learned=RequestCaps(max_rows=outcome.max_rows, max_tokens=outcome.max_tokens),
-        usage=Usage(tokens=outcome.used_tokens, paid_calls=outcome.paid_calls),
-    )
-
-
-def _send(
-    message: EmbedTexts,
-    *,
-    vectors: tuple[VectorRow, ...] = (),
-    failed: Sequence[tuple[Sequence[int], ProviderError]] = (),
-    no_results: bool = False,
-    learned: RequestCaps | None = None,
-    usage: Usage | None = Usage(),  # noqa: B008
-) -> None:
-    """Tell the store worker what came of a request; `failed` has its texts by index.
-
-    `no_results`: the request brought no vector at all, so the provider may be at fault; that counts once.
-    """
-    request = message.request
-    rows = []
-    for place, (texts, error) in enumerate(failed):
+    failures = []
+    for place, (texts, why) in enumerate(sorted(failed, key=lambda each: _is_wait(each[1]))):
         failure = Failure(
-            kind=error.kind,
-            error=error.message,
-            action=error.hint,
-            retry_after_s=error.retry_after_s,
+            hashes=tuple(request.texts[index].hash for index in texts),
+            kind=why.kind,
+            error=why.message,
+            action=why.hint,
+            retry_after_s=why.retry_after_s,
             is_probe=request.is_probe,
-            no_results=no_results and not place and not _is_wait(error),
+            # The request brought no vector, so the provider may be at fault; that counts once.
+            no_results=not (vectors or outcome.is_provider_well or place or _is_wait(why)),
         )
-        rows.append(Failed(hashes=tuple(request.texts[index].hash for index in texts), failure=failure))
+        failures.append(failure)
     send(
         StoreVectors(
             agent=message.agent,
             identity=request.identity,
             lease=request.lease,
             vectors=vectors,
-            failed=tuple(rows),
-            learned=learned,
+            failed=tuple(failures),
+            learned=RequestCaps(max_rows=outcome.max_rows, max_tokens=outcome.max_tokens),
             usage=usage,
         )
     )
@@ -215,9 +185,10 @@ def _is_wait(error: ProviderError) -> bool:
     return error.kind in ("split", "unsent")
 
 
-def _cool_down(context: Context, account: str, outcome: Outcome, error: ProviderError) -> None:
+def _cool_down(context: Context, account: str, outcome: Outcome) -> None:
     """Keep the other requests that workers have in hand from running into the same no."""
-    if _is_wait(error):
+    error = outcome.error
+    if error is None or _is_wait(error):
         return
     if error.retry_after_s is not None:
         context.limits.cool_down(account, error.retry_after_s)
@@ -237,11 +208,11 @@ def _choice(context: Context, agent: str, identity: Identity) -> Choice:
 
     Raises ModelMismatch when this process's settings do not give it, ProviderStop when they give none.
     """
-    primary = context.choice(agent)
-    for choice in (primary, context.fallback(agent)):
+    choices = context.choices(agent)
+    for choice in choices:
         if choice is not None and choice.identity is not None and choice.identity.key == identity.key:
             return choice
-    wanted = f"the index wants {identity.provider} {identity.model}"
+    wanted, primary = f"the index wants {identity.provider} {identity.model}", choices[0]
     if (ours := primary.identity) is None:
         words = f"this worker has no provider ({primary.reason}), {wanted}"
     else:

@@ -58,19 +58,15 @@ class Workers(ABC):
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            self.stop()
-        finally:
-            # In any case: the last writes may find the index damaged.
-            self._context.close()
-            context.use(None)
+        self.stop()
+        self._context.close()
+        context.use(None)
 
     def stop(self, before_store: Callable[[], None] = lambda: None) -> None:
         """Stop what makes work first, together, and `store` last, so that what was paid for is stored.
 
         `before_store` is called in between.
         """
-        self._context.sweep_timer.stop()
         self._context.stopping.set()
         with ThreadPoolExecutor(max_workers=len(QUEUES)) as pool:
             for queue, worker in self._workers.items():
@@ -78,4 +74,5 @@ class Workers(ABC):
                     pool.submit(worker.stop, timeout=self._stop_ms)
         before_store()
         if "store" in self._workers:
+            self._context.sweep_timer.join()
             self._workers["store"].stop(timeout=self._stop_ms)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Mapping
 from typing import Self
 
@@ -14,15 +13,13 @@ from memline.shared.config.agents import Settings
 from memline.shared.config.installation import QueueAddress
 from memline.shared.logs import Log
 from memline.shared.queue import fleet_owner, redis_client
-from memline.shared.queue.broker import send
 from memline.shared.queue.fleet_reader import fleet_at
 from memline.shared.queue.heartbeat import Heartbeat
-from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.routes import BESIDE_INDEX, QUEUES
-from memline.workers.context import PER_THREAD, Context, InFlightRequests
+from memline.workers.context import PER_THREAD, Context, Requests
 from memline.workers.lifecycle import Workers
 
 #: Milliseconds an idle consumer sleeps at most before it asks Redis for messages again. Measured with 100: a
@@ -40,9 +37,6 @@ LAST_TRIES_S = 5.0
 #: Milliseconds it waits for running messages. A provider that answers does so within that time and is not
 #: paid again; one that hangs is left to its daemon thread, and the request is sent again later.
 SHUTDOWN_MS = 15_000
-
-#: Seconds a queue may be without a worker before it counts as not served: a restart takes less.
-GONE_S = 30.0
 
 #: Seconds that Redis remembers a request that was begun, beyond its lease.
 REMEMBER_S = 60.0
@@ -68,7 +62,7 @@ class FleetProcess(Workers):
         return broker, Context(
             settings,
             limits=RedisLimits(address, self._retry),
-            in_flight=RedisRequests(address),
+            requests=RedisRequests(address),
             stopping=self._stopping,
             kind="store",
         )
@@ -76,10 +70,9 @@ class FleetProcess(Workers):
     def __enter__(self) -> Self:
         super().__enter__()
         self._heartbeat.beat()
-        if {"store", "batch"} & set(self._threads_of):
-            # Rows may wait from before, and a batch that a killed process was in the middle of.
-            for agent in self._settings.agents:
-                send(Sweep(agent=agent, deep=True))
+        for agent in self._settings.agents:
+            # Rows may wait from before.
+            self._context.sweep_timer.schedule(agent, 0, deep=True)
         Log("worker").info("worker.started", queues=",".join(self._threads_of), pid=os.getpid())
         return self
 
@@ -92,7 +85,7 @@ class FleetProcess(Workers):
         super().__exit__(*error)
 
 
-class RedisRequests(InFlightRequests):
+class RedisRequests(Requests):
     """The queues of a fleet."""
 
     def __init__(self, address: QueueAddress) -> None:
@@ -100,8 +93,6 @@ class RedisRequests(InFlightRequests):
         self._address = address
         self._client = redis_client.client(address)
         self._embed_threads = QUEUES["embed"]
-        # Processes of one fleet start together.
-        self._batch_worker_seen = time.monotonic()
 
     def begin(self, lease: str, for_s: float) -> bool:
         seconds = max(1, int(for_s + REMEMBER_S))
@@ -114,12 +105,6 @@ class RedisRequests(InFlightRequests):
             threads = sum(each.threads_of.get("embed", 0) for each in fleet.workers)
             self._embed_threads = threads or QUEUES["embed"]
         return PER_THREAD * self._embed_threads
-
-    def serves_batches(self) -> bool:
-        fleet, now = fleet_at(self._address), time.monotonic()
-        if fleet.error is not None or any("batch" in each.queues for each in fleet.workers):
-            self._batch_worker_seen = now
-        return now - self._batch_worker_seen < GONE_S
 
     def store_depth(self) -> int:
         return int(self._client.llen(self._client.key("store")))

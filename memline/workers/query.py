@@ -55,7 +55,7 @@ class _Memory:
 
     def __init__(self, context: Context, agent: str) -> None:
         self._settings = context.agent(agent)
-        self._choice = context.choice(agent)
+        self._choice = context.choices(agent)[0]
         self._clock = context.clock
         self._search = Answerer(
             self._settings,

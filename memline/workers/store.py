@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from msgspec.structs import replace
-
 from memline.shared.embedders.choice import Choice
-from memline.shared.embedders.protocol import Identity
 from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
@@ -21,13 +18,10 @@ from memline.shared.queue.messages import (
     Sweep,
 )
 from memline.shared.scheduling import model_change
-from memline.workers.context import Context, current, rows_per_request
+from memline.workers.context import Context, current
 
 #: Seconds a request that is not full waits for more texts, so that small files share requests.
 LINGER_S = 0.1
-
-#: Seconds between two tries for the lock of an index that another process dispatches.
-HOLD_EVERY_S = 0.5
 
 _LOG = Log("store")
 
@@ -71,13 +65,11 @@ def store_vectors(message: StoreVectors) -> None:
     if message.usage is not None:
         # Before the lease ends with its last row.
         writer.settle(identity, message.lease, message.usage)
-    for each in message.failed:
-        writer.record_failure(identity, message.lease, each.hashes, each.failure, learned)
+    for failure in message.failed:
+        writer.record_failure(identity, message.lease, failure, learned)
         learned = None
     if message.vectors:
         writer.store_vectors(identity, message.lease, message.vectors, learned)
-    _switch_if_needed(context, message.agent, identity)
-    if message.vectors:
         _dispatch(context, message.agent, only_full=True)
     else:
         context.sweep_timer.schedule(message.agent, LINGER_S)
@@ -87,67 +79,42 @@ def store_vectors(message: StoreVectors) -> None:
 def sweep(message: Sweep) -> None:
     """Send what waits; when deep, first end what is overdue. Safe at any time, any number of times."""
     context = current()
-    if not _dispatches(context, message.agent):
-        return
-    if message.deep and (over := context.writer(message.agent).sweep()):
+    if message.deep and context.dispatches(message.agent) and (over := context.writer(message.agent).sweep()):
         _LOG.warning("leases.over", agent=message.agent, count=len(over))
-    if (primary := context.choice(message.agent).identity) is not None:
-        # A batch may have found that the provider stopped.
-        _switch_if_needed(context, message.agent, primary)
     _dispatch(context, message.agent, only_full=False)
-
-
-def _dispatches(context: Context, agent: str) -> bool:
-    """Tell whether this process dispatches the index of an agent; if not, it tries again soon."""
-    context.writer(agent)
-    if context.dispatches(agent):
-        return True
-    context.sweep_timer.schedule(agent, HOLD_EVERY_S)
-    return False
 
 
 def _dispatch(context: Context, agent: str, *, only_full: bool) -> None:
     """Send what there is to do: files of jobs, requests to the embed workers, due batches to their worker.
 
-    Only the process that holds the lock of the index does so.
+    Only the process that holds the lock of the index does so; another one tries again at its next deep sweep.
     """
-    if not _dispatches(context, agent):
-        return
     writer = context.writer(agent)
-    with writer.session() as (connection, _):
+    if not context.dispatches(agent):
+        return
+    primary, second = context.choices(agent)
+    with writer.session() as (connection, now):
         if context.keep(("feeder", agent), partial(JobFeeder, agent, writer.path.name)).advance(connection):
             context.sweep_timer.schedule(agent, FEED_EVERY_S)
-    choice, second = context.choice(agent), context.fallback(agent)
-    if second is not None and model_change.is_fallback_active(writer.connection, choice, second):
-        choice = second
-    if choice.identity is not None and choice.caps is not None:
-        _request(context, agent, choice, only_full=only_full)
-    if context.in_flight.serves_batches():
-        due, wait_s = writer.due_batches()
-        for token in due:
-            send(AdvanceBatch(agent=agent, token=token))
-        if wait_s is not None:
-            context.sweep_timer.schedule(agent, wait_s)
-
-
-def _switch_if_needed(context: Context, agent: str, identity: Identity) -> None:
-    """Change over to the fallback when the primary stopped; `identity` has just answered or failed."""
-    primary = context.choice(agent)
-    if primary.identity is not None and primary.identity.key == identity.key:
-        writer = context.writer(agent)
-        with writer.session() as (_, now):
-            model_change.switch_if_needed(writer.accounts, primary, context.fallback(agent), now)
+        # A request or a batch may have found that the provider stopped.
+        model_change.switch_if_needed(writer.accounts, primary, second, now)
+        is_second = model_change.is_fallback_active(connection, primary, second)
+    _request(context, agent, second if second is not None and is_second else primary, only_full=only_full)
+    due, wait_s = writer.due_batches()
+    for token in due:
+        send(AdvanceBatch(agent=agent, token=token))
+    if wait_s is not None:
+        context.sweep_timer.schedule(agent, wait_s)
 
 
 def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -> None:
     """Lease what the credits allow, one request a message; what is worth a batch waits for one."""
     writer, identity, caps = context.writer(agent), choice.identity, choice.caps
-    assert identity is not None and caps is not None
-    credits = context.in_flight.credits()
-    caps = replace(caps, max_rows=rows_per_request(caps.max_rows, credits))
+    if identity is None or caps is None:
+        return
     batch = context.agent(agent).memory.remote.batch
-    has_batches = PROVIDERS[identity.provider].batch_hours and context.in_flight.serves_batches()
-    rules = batch if batch.enabled and has_batches else None
+    rules = batch if batch.enabled and PROVIDERS[identity.provider].batch_hours else None
+    credits = context.requests.credits()
     requests = writer.lease(caps, credits=credits, only_full=only_full, only=identity, batch=rules)
     for request in requests:
         send(EmbedTexts(agent=agent, request=request))

@@ -63,9 +63,14 @@ def answer(writer, requests):
 
 
 def fail(writer, request, kind, *, retry_after_s=None):
-    failure = Failure(kind=kind, error=f"it was {kind}", action="do something", retry_after_s=retry_after_s)
-    hashes = [text.hash for text in request.texts]
-    writer.record_failure(request.identity, request.lease, hashes, failure)
+    failure = Failure(
+        hashes=tuple(text.hash for text in request.texts),
+        kind=kind,
+        error=f"it was {kind}",
+        action="do something",
+        retry_after_s=retry_after_s,
+    )
+    writer.record_failure(request.identity, request.lease, failure)
 
 
 def fail_all(writer, error):

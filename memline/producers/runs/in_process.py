@@ -22,7 +22,7 @@ from memline.shared.index.rows import FileRow
 from memline.shared.queue import broker as queue_broker
 from memline.shared.queue.fleet_workers import FleetWorkers
 from memline.shared.queue.routes import INDEXING, QUEUES, uses_batches
-from memline.workers.context import Context, InFlightRequests
+from memline.workers.context import Context, Requests
 from memline.workers.lifecycle import Workers
 
 #: Milliseconds an idle thread sleeps before it looks whether it should stop: short for a command that ends,
@@ -70,11 +70,10 @@ class InProcessWorkers(Workers):
             # Not in a program that uses `Memory`: it may have threads of its own.
             _share_one_heap()
         self._broker = queue_broker.in_process()
-        self._requests = InFlightRequests(self._broker, serves_batches="batch" in self._threads_of)
         return self._broker, Context(
             self._settings,
             clock=self._clock,
-            in_flight=self._requests,
+            requests=Requests(self._broker),
             kind=self._kind,
             on_stored=self._on_stored,
         )
@@ -97,8 +96,6 @@ class InProcessWorkers(Workers):
     def stop(self, before_store: Callable[[], None] = lambda: None) -> None:
         """Stop the workers; what was paid for is stored first, unless the index is lost."""
         super().stop(before_store if self._is_index_lost else self._store_all)
-        if not self._is_index_lost:
-            self._context.end_unsent(self._requests.begun)
 
     def _store_all(self) -> None:
         with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):

@@ -79,13 +79,6 @@ class EmbedTexts(Wire, frozen=True, kw_only=True):
     request: Request
 
 
-class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """Texts of a request that got no vector, and why."""
-
-    hashes: tuple[bytes, ...]
-    failure: Failure
-
-
 class StoreVectors(Wire, frozen=True, kw_only=True):
     """What came of a request: vectors, an upsert by text hash and identity, and texts without one.
 
@@ -99,7 +92,7 @@ class StoreVectors(Wire, frozen=True, kw_only=True):
     identity: Identity
     lease: str
     vectors: tuple[VectorRow, ...] = ()
-    failed: tuple[Failed, ...] = ()
+    failed: tuple[Failure, ...] = ()
     #: The largest request that may come next, as far as this one taught it; 0 is nothing.
     learned: RequestCaps | None = None
     #: None: what was counted stays as it is.

@@ -164,13 +164,6 @@ def tokens(connection: Connection) -> list[str]:
     return [token for (token,) in connection.execute("SELECT token FROM leases ORDER BY token")]
 
 
-def identity_of(connection: Connection, token: str) -> Identity | None:
-    """Return what a lease embeds with; None for one that has ended."""
-    row_id = scalar(connection, "SELECT identity_id FROM leases WHERE token = ?", token)
-    row = None if row_id is None else identities.by_id(connection, row_id)
-    return row.identity if row else None
-
-
 def settle(connection: Connection, token: str) -> tuple[int, str] | None:
     """Return once, for the first answer of a lease, its (tokens, day) as counted; else None."""
     row: tuple[int, str] | None = connection.execute(
@@ -212,8 +205,9 @@ def end_overdue(connection: Connection, now: float, longest_s: float) -> list[st
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why texts got no vector."""
+    """Texts of a request that got no vector, and why."""
 
+    hashes: tuple[bytes, ...]
     #: later, split, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`), or unsent.
     kind: str
     error: str
@@ -282,14 +276,13 @@ def record_failure(
     accounts: Accounts,
     identity: Identity,
     lease: str,
-    hashes: Sequence[bytes],
     failure: Failure,
     now: float,
     *,
     learned: RequestCaps | None = None,
 ) -> None:
     """Defer texts, stop the provider, or mark the texts failed, by the kind of the failure."""
-    connection = accounts.index
+    connection, hashes = accounts.index, failure.hashes
     with transaction(connection):
         row = identities.by_key(connection, identity.key)
         if row is None:
@@ -303,16 +296,16 @@ def record_failure(
         limited_rows = len(hashes) if PROVIDERS[identity.provider].counts_texts else 0
 
         def change(was: Health) -> Health:
-            return _after(health.learned(was, learned), failure, len(hashes), limited_rows, now)
+            return _after(health.learned(was, learned), failure, limited_rows, now)
 
         if not batches.count(connection, lease) and is_held:
             # Not when it comes twice, or after its deadline: the provider may have worked since.
             health.update(accounts, identity.provider, health.REQUESTS, change)
 
 
-def _after(was: Health, failure: Failure, rows: int, limited_rows: int, now: float) -> Health:
-    """Return the health of a provider after a failure of a request of so many texts."""
-    error, action, wait_s = failure.error, failure.action, failure.retry_after_s
+def _after(was: Health, failure: Failure, limited_rows: int, now: float) -> Health:
+    """Return the health of a provider after a failure."""
+    rows, error, action, wait_s = len(failure.hashes), failure.error, failure.action, failure.retry_after_s
     match failure.kind:
         case "stop":
             return health.stopped(was, health.REQUEST_RULES, error, action, now, is_probe=failure.is_probe)

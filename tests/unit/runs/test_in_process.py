@@ -4,19 +4,10 @@ import pytest
 
 from memline.producers.runs import in_process
 from memline.producers.runs.in_process import InProcessWorkers
-from memline.shared.errors import IndexCorrupt, QueueError
 from memline.shared.queue.feed import enqueue_files
 from memline.workers import context, lifecycle
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
-
-
-@pytest.mark.parametrize("is_enabled", [False, True])
-def test_a_worker_for_batches_runs_only_when_an_agent_uses_them(place, is_enabled):
-    place.configure(remote={"batch": {"enabled": is_enabled}})
-
-    with InProcessWorkers(place.settings):
-        assert context.current().in_flight.serves_batches() is is_enabled
 
 
 def test_what_a_thread_of_the_run_before_raises_does_not_end_this_run(place, monkeypatch):
@@ -39,26 +30,6 @@ def test_what_a_thread_of_the_run_before_raises_does_not_end_this_run(place, mon
         hanging[0].join()
 
         assert (first.check(), second.check()) == ("", "")
-
-
-def test_what_is_open_is_closed_when_the_last_writes_find_the_index_damaged(place, monkeypatch):
-    closed = threading.Event()
-
-    class Client:
-        def close(self):
-            closed.set()
-
-    def damaged(*_):
-        raise IndexCorrupt("the index is damaged")
-
-    monkeypatch.setattr(context.Context, "end_unsent", damaged)
-
-    with pytest.raises(IndexCorrupt), InProcessWorkers(place.settings):
-        context.current().keep("client", Client)
-
-    assert closed.is_set()
-    with pytest.raises(QueueError):
-        context.current()
 
 
 def test_workers_wait_for_the_end_of_those_that_run_in_this_process(place):

@@ -126,9 +126,9 @@ def lease(writer):
 
 
 def fail(writer, request, kind):
-    failure = Failure(kind=kind, error=FAILED, is_probe=request.is_probe)
-    hashes = [text.hash for text in request.texts]
-    writer.record_failure(request.identity, request.lease, hashes, failure)
+    hashes = tuple(text.hash for text in request.texts)
+    failure = Failure(hashes=hashes, kind=kind, error=FAILED, is_probe=request.is_probe)
+    writer.record_failure(request.identity, request.lease, failure)
 
 
 def test_after_a_failure_one_request_goes_ahead_of_the_others(pair, clock):

@@ -2,20 +2,16 @@
 
 import pytest
 
-from memline.shared.config.installation import Ceilings
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import health, leases
-from memline.shared.scheduling.budget import spent
 from tests.support.index_rows import (
     CAPS,
     MODEL_A,
-    MODEL_B,
     answer,
     backlog,
     fail,
     file_row,
     lease_all,
-    retarget,
 )
 
 
@@ -67,12 +63,3 @@ def test_what_failed_while_the_index_was_locked_is_not_sent_again_at_once(wantin
     monkeypatch.setattr(health, "read", read_then_fail)
 
     assert lease_all(wanting) == []
-
-
-def test_what_was_never_sent_costs_nothing_though_the_model_has_changed_since(wanting, clock):
-    lease_all(wanting)
-    retarget(wanting, MODEL_B)
-
-    wanting.end_unsent([])
-
-    assert spent(wanting.accounts.file, Ceilings(), clock.now())["today"]["tokens"] == 0

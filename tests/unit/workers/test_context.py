@@ -26,12 +26,6 @@ def test_what_is_kept_is_built_once_and_closed_at_the_end(context):
     assert not first.is_open
 
 
-def test_what_a_thread_that_was_left_behind_builds_after_the_end_is_closed(context):
-    context.close()
-
-    assert not context.keep("late", Resource).is_open
-
-
 class Stuck(Resource):
     """A resource that cannot be closed."""
 

@@ -2,7 +2,7 @@ import pytest
 
 from memline.shared.config.installation import Ceilings
 from memline.shared.index.rows import VectorRow
-from memline.shared.queue.messages import Failed, StoreFiles, StoreVectors, Sweep
+from memline.shared.queue.messages import StoreFiles, StoreVectors, Sweep
 from memline.shared.scheduling.budget import spent
 from memline.shared.scheduling.leases import LEASE_S, Failure, Usage
 from memline.workers import store
@@ -70,12 +70,12 @@ def test_an_answer_that_is_stored_twice_counts_once(context, clock, sent, reques
 
 def test_texts_of_a_failed_request_are_wanted_again(context, sent, request_sent):
     hashes = tuple(text.hash for text in request_sent.texts)
-    failure = Failure(kind="later", error="busy", retry_after_s=60.0)
+    failure = Failure(hashes=hashes, kind="later", error="busy", retry_after_s=60.0)
     message = StoreVectors(
         agent="main",
         identity=request_sent.identity,
         lease=request_sent.lease,
-        failed=(Failed(hashes=hashes, failure=failure),),
+        failed=(failure,),
     )
     work(store.store_vectors, message)
 
