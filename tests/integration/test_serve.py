@@ -1,6 +1,5 @@
 """`memline serve` and `memline context` as processes: where they listen, when they refuse, how they end."""
 
-import json
 import re
 import signal
 import socket
@@ -22,8 +21,7 @@ def test_the_server_says_where_it_is_answers_and_ends_well(place):
         said = end(process, signal.SIGTERM)
 
     assert [hit["path"] for hit in found["results"]] == ["MEMORY.md"]
-    assert process.returncode == 0
-    assert [json.loads(line)["route"] for line in said.splitlines()] == ["/search"]
+    assert (process.returncode, said) == (0, "")
 
 
 def test_with_a_token_any_address_is_served_and_asks_for_it(place):

@@ -5,11 +5,10 @@ agent opens that agent alone.
 """
 
 import json
-import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,20 +16,10 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from memline.producers.api.arguments import check, whole
-from memline.producers.api.auth import (
-    ACCESS,
-    DASHBOARD,
-    MAX_BODY_BYTES,
-    Access,
-    Authenticator,
-    Guard,
-    OriginCheck,
-    access_of,
-    address_of,
-)
+from memline.producers.api.auth import DASHBOARD, MAX_BODY_BYTES, Authenticator, Guard, access_of
 from memline.producers.api.calls import Caller, Calls, Pool
 from memline.producers.api.mcp import HttpEndpoint, server
 from memline.producers.api.responses import JsonResponse, error_response, response_to
@@ -48,9 +37,6 @@ CALL_TIMEOUT_S = 30
 #: Headers in which MCP clients say what other clients say as parameters.
 AGENT_HEADER = "x-memline-agent"
 SESSION_HEADER = "x-memline-session-key"
-
-#: What the log says of a request: its agent. In a dictionary, for layers below may have a copy of the scope.
-ABOUT = "memline.about"
 
 #: The methods of each call.
 ROUTES = {
@@ -73,50 +59,6 @@ _HINTS = {
 }
 
 
-class RequestLog:
-    """Middleware that logs every request when its answer is complete, never its text.
-
-    The outermost layer, so that what the guard refuses is seen too.
-    """
-
-    def __init__(self, app: ASGIApp, *, paths: Collection[str]) -> None:
-        """`paths`: the addresses that are named; clients can think of any others, and put secrets there."""
-        self._app = app
-        self._paths = paths
-        self._log = Log("http")
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began, status, path = time.perf_counter(), 499, scope["path"]
-        about = scope[ABOUT] = {"agent": ""}
-
-        async def watched(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        route = path if path in self._paths else DASHBOARD if path.startswith(DASHBOARD) else "other"
-        try:
-            await self._app(scope, receive, watched)
-        finally:
-            access: Access | None = scope.get(ACCESS)
-            client = access.client if access else address_of(scope)
-            took_ms = round((time.perf_counter() - began) * 1000, 1)
-            self._log.info("request", route=route, status=status, ms=took_ms, client=client, **about)
-
-
-class Pages(Protocol):
-    """Serves the dashboard beside the API."""
-
-    app: Starlette
-
-    def access(self, cookies: Mapping[str, str], address: str) -> Access | None:
-        """Return what a browser with these cookies may do; None when it has to log in."""
-
-
 class Api:
     """The application of one server."""
 
@@ -125,17 +67,16 @@ class Api:
         calls: Calls,
         serve: Serve,
         *,
-        dashboard: Callable[[Calls, Authenticator, Pool], Pages],
+        dashboard: Callable[[Calls, Authenticator, Pool], ASGIApp],
     ) -> None:
+        """`dashboard` makes the application of the pages, which does its own login."""
         self._calls = calls
         self._pool = Pool(CALLS_AT_ONCE, timeout_s=CALL_TIMEOUT_S)
         authenticator = Authenticator(serve)
-        self._pages = dashboard(calls, authenticator, self._pool)
         self._mcp = HttpEndpoint(
             server(calls, self._mcp_caller, pool=self._pool), max_body_bytes=MAX_BODY_BYTES
         )
-        agents = [calls.memory(agent).settings for agent in calls.agents]
-        self._state = StateReader(calls.settings, agents)
+        self._state = StateReader(calls.settings, calls.served)
         routes = [
             *(Route(f"/{name}", self._answer(name), methods=list(how)) for name, how in ROUTES.items()),
             Route("/metrics", self._metrics, methods=["GET"]),
@@ -145,17 +86,13 @@ class Api:
             Route("/", _to_dashboard, methods=["GET"]),
             Route("/ui", _to_dashboard, methods=["GET"]),
         ]
-        guard = Middleware(Guard, authenticator=authenticator, session_access=self._pages.access)
+        pages = dashboard(calls, authenticator, self._pool)
         self.app = Starlette(
-            routes=[*routes, Mount(DASHBOARD.rstrip("/"), app=self._pages.app)],
-            middleware=[
-                Middleware(RequestLog, paths={each.path for each in routes}),
-                Middleware(OriginCheck, serve=serve),
-                guard,
-            ],
+            routes=[*routes, Mount(DASHBOARD.rstrip("/"), app=pages)],
+            middleware=[Middleware(Guard, serve=serve, authenticator=authenticator)],
             exception_handlers={
                 MemlineError: _error,
-                HTTPException: self._http_error,
+                HTTPException: _http_error,
                 ClientDisconnect: _gone,
                 Exception: _crash,
             },
@@ -168,13 +105,6 @@ class Api:
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         async with self._mcp.run():
             yield
-
-    async def _http_error(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        hint = _HINTS.get(error.status_code, "")
-        # Starlette's own words have capitals, "Not Found".
-        words = error.detail if error.status_code in (413, 415) else error.detail.lower()
-        return error_response(error.status_code, words, hint, headers=error.headers)
 
     def _answer(self, name: str) -> Callable[[Request], Any]:
         """Make the endpoint of a call."""
@@ -193,13 +123,11 @@ class Api:
     def _caller(self, request: Request, agent: object, session_key: object) -> Caller:
         """Return who asks: the token, the arguments, else the headers say so. Raises AccessDenied."""
         headers = request.headers
-        caller = access_of(request.scope).caller(
+        return access_of(request.scope).caller(
             whole(str(agent or headers.get(AGENT_HEADER, ""))),
             whole(str(session_key or headers.get(SESSION_HEADER, ""))),
             default_agent=self._calls.default_agent,
         )
-        request.scope[ABOUT]["agent"] = caller.agent[:80]
-        return caller
 
     def _mcp_caller(self, request: Request) -> Caller:
         """Return who asks over MCP: its address and headers say so, not the model. Raises AccessDenied."""
@@ -257,6 +185,14 @@ async def _arguments(request: Request) -> dict[str, Any]:
 async def _error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, MemlineError)
     return response_to(error)
+
+
+async def _http_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    hint = _HINTS.get(error.status_code, "")
+    # Starlette's own words have capitals, "Not Found".
+    words = error.detail if error.status_code in (413, 415) else error.detail.lower()
+    return error_response(error.status_code, words, hint, headers=error.headers)
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:

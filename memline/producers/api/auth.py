@@ -7,33 +7,32 @@ then carries what the request may do.
 
 import hashlib
 import hmac
+import ipaddress
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import cast
 
 import msgspec
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memline.producers.api.calls import Caller
 from memline.producers.api.responses import error_response
-from memline.producers.api.server import parse_address
 from memline.shared.config.installation import Serve
 from memline.shared.errors import AccessDenied
 
 #: Where `Access` is found in the scope of a request.
 ACCESS = "memline.access"
 
-#: Answered without a token: they show nothing but that the server is there.
-OPEN_PATHS = frozenset({"/health", "/ready", "/", "/ui"})
-
 #: Where pages for browsers are; a session cookie opens them instead of a bearer token.
 DASHBOARD = "/ui/"
+
+#: Answered without a token: they show nothing but that the server is there.
+OPEN_PATHS = frozenset({"/health", "/ready", "/", "/ui"})
 
 #: Bytes of a body at most.
 MAX_BODY_BYTES = 1_048_576
@@ -104,17 +103,17 @@ class Authenticator:
         if not self._tokens:
             return Access(client=address)
         guess = _digest(token)
-        names = [name for name, (digest, _) in self._tokens.items() if hmac.compare_digest(guess, digest)]
-        return self.access_by_name(names[0]) if names else None
+        opened = [
+            Access(client=name, only=agent)
+            for name, (digest, agent) in self._tokens.items()
+            if hmac.compare_digest(guess, digest)
+        ]
+        return opened[0] if opened else None
 
-    def access_by_name(self, name: str) -> Access | None:
-        """Return what the token of this name opens; only for a client that has proved to have it."""
-        return Access(client=name, only=self._tokens[name][1]) if name in self._tokens else None
-
-    def key_of(self, name: str) -> bytes | None:
-        """Return a key made of the token of this name, to sign with; None for an unknown one."""
-        token, _ = self._tokens.get(name, (b"", ""))
-        return hmac.digest(token, b"key for signatures", "sha256") if token else None
+    def sign(self, text: str) -> str:
+        """Sign a text with a key that is made of `serve.token`; empty without that token."""
+        token, _ = self._tokens.get("token", (b"", ""))
+        return hmac.new(token, f"dashboard session {text}".encode(), "sha256").hexdigest() if token else ""
 
     def wait_s(self, address: str, *, has_access: bool, has_token: bool) -> float:
         """Return the seconds that an address has to wait after wrong tokens; counts one that is wrong.
@@ -133,24 +132,19 @@ class Authenticator:
 
 
 class OriginCheck:
-    """Middleware that refuses a foreign Host or Origin.
+    """Refuses a foreign Host or Origin.
 
     Starlette's TrustedHostMiddleware answers in plain text where every error here has a hint, and a server on
     all addresses has to answer to any of them, which a list of names cannot say.
     """
 
-    def __init__(self, app: ASGIApp, *, serve: Serve) -> None:
-        self._app = app
+    def __init__(self, serve: Serve) -> None:
         is_open = serve.host in ("0.0.0.0", "::", "")
         own_name = socket.gethostname() if is_open else serve.host
         names = ("localhost", "127.0.0.1", "::1", serve.host, own_name, *serve.allowed_hosts)
         self._hosts = frozenset(name.lower() for name in names if name)
         #: On all addresses and without names in the settings: an address cannot be turned to this machine.
         self._any_address = is_open and not serve.allowed_hosts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = self.check(Headers(scope=scope)) if scope["type"] == "http" else None
-        await (error or self._app)(scope, receive, send)
 
     def check(self, headers: Headers) -> Response | None:
         """Return an error for a foreign Host or Origin."""
@@ -177,23 +171,18 @@ class OriginCheck:
 
 
 class Guard:
-    """Middleware that checks the token, and the size of the body as it is read."""
+    """Middleware that checks Host and Origin, the token, and the size of the body as it is read."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        authenticator: Authenticator,
-        session_access: Callable[[Mapping[str, str], str], Access | None],
-    ) -> None:
-        """`session_access` finds what the cookies of a browser open on the pages below DASHBOARD."""
+    def __init__(self, app: ASGIApp, *, serve: Serve, authenticator: Authenticator) -> None:
         self._app = app
+        self._origins = OriginCheck(serve)
         self._authenticator = authenticator
-        self._session_access = session_access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._check_access(scope, Headers(scope=scope)) if scope["type"] == "http" else None
-        size = 0
+        refusal, size = None, 0
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            refusal = self._origins.check(headers) or self._check_access(scope, headers)
 
         async def limited() -> Message:
             nonlocal size
@@ -211,14 +200,10 @@ class Guard:
             await self._app(scope, limited, send)
 
     def _check_access(self, scope: Scope, headers: Headers) -> Response | None:
-        if scope["path"] in OPEN_PATHS:
+        # The dashboard looks at its own cookie, and shows a login form.
+        if scope["path"] in OPEN_PATHS or scope["path"].startswith(DASHBOARD):
             return None
         address = address_of(scope)
-        if scope["path"].startswith(DASHBOARD):
-            # Without one the dashboard shows its login form.
-            if access := self._session_access(HTTPConnection(scope).cookies, address):
-                scope[ACCESS] = access
-            return None
         access = self._authenticator.access(headers, address)
         has_token = "authorization" in headers
         if wait_s := self._authenticator.wait_s(address, has_access=access is not None, has_token=has_token):
@@ -235,6 +220,14 @@ class Guard:
             hint = f"send the header Authorization: Bearer TOKEN ({keys})"
             return error_response(401, what, hint, headers={"www-authenticate": "Bearer"})
         scope[ACCESS] = access
+        return None
+
+
+def parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Read a numeric address; None for a name."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
         return None
 
 

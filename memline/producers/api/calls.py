@@ -105,16 +105,8 @@ class Calls:
     Indexes stay open and vectors in memory between calls.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        agents: tuple[str, ...],
-        *,
-        options_of: Callable[[AgentSettings], Options] = lambda _: Options(),
-    ) -> None:
-        """`options_of` returns the options that mean an agent's memory in every shell: hints name them."""
+    def __init__(self, settings: Settings, agents: tuple[str, ...]) -> None:
         self.settings = settings
-        self._options_of = options_of
         #: The agents that may be asked for, by id, and the one that a request without an agent is about.
         self.agents = agents
         self.default_agent = settings.default_agent if settings.default_agent in agents else agents[0]
@@ -141,14 +133,19 @@ class Calls:
                 self._memories[agent] = memory
             return self._memories[agent]
 
-    def hint(self, agent: str, text: str) -> str:
-        """Return a hint whose commands work as they are typed, in whatever shell the user has."""
-        known = self.settings.agents.get(agent) if agent in self.agents else None
-        return self._options_of(known).as_typed(text) if known else text
+    @property
+    def served(self) -> tuple[AgentSettings, ...]:
+        """The settings of the agents that are served."""
+        return tuple(self.settings.agents[agent] for agent in self.agents)
+
+    def options(self, agent: str = "") -> Options:
+        """Return the options that mean the memory of an agent, else of the default one, in every shell."""
+        named = agent if agent in self.agents else self.default_agent
+        return self.settings.everywhere(self.settings.agents[named])
 
     def _typed(self, settings: AgentSettings, body: Json) -> Json:
         """Put the options that mean this agent's memory in any shell into the commands of an answer."""
-        as_typed = self._options_of(settings).as_typed
+        as_typed = self.settings.everywhere(settings).as_typed
         found = [each | {"action": as_typed(each["action"])} for each in body["findings"]]
         if file := self.settings.file.newer():
             last = of_old_settings("this process", file).to_json()

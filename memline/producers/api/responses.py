@@ -49,12 +49,6 @@ def error_response(
     return JsonResponse({"error": error, "hint": hint}, status, headers)
 
 
-def wants_page(headers: Mapping[str, str]) -> bool:
-    """Tell whether a client asked for a page rather than JSON: it names HTML, or no JSON."""
-    accepted = headers.get("accept", "")
-    return "text/html" in accepted or "json" not in accepted
-
-
 def status_of(error: MemlineError) -> int:
     """Return the status of a request that ended in this error."""
     return next(status for kind, status in _STATUS if isinstance(error, kind))

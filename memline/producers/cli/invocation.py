@@ -13,7 +13,6 @@ import msgspec
 
 from memline.producers.cli.output import note
 from memline.producers.cli.root import GIVEN, GLOBAL_OPTIONS, examples
-from memline.shared.config import environment
 from memline.shared.config.agents import Settings
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings
@@ -88,18 +87,6 @@ class Invocation:
         if not is_named and not is_at_hand and (changes or sys.stdout.isatty()):
             verb = "Changes the notes" if changes else "The notes"
             note(f"{verb} of {settings.workspace} ({settings.workspace_origin}).")
-
-    def everywhere(self, settings: AgentSettings) -> Options:
-        """Return the options that mean this agent's memory in any folder and any shell."""
-        options, loaded = self.options, self.settings
-        by_variable = environment.read(os.environ, environment.CONFIG)
-        has_home = options.home is not None or environment.read(os.environ, environment.HOME)
-        return Options(
-            config=loaded.path if options.config is not None or by_variable else None,
-            home=loaded.home if has_home else None,
-            workspace=settings.workspace,
-            agent=settings.agent if settings.agent != loaded.default_agent else None,
-        )
 
 
 def current_folder() -> Path | None:

@@ -88,7 +88,7 @@ def mcp(invocation: Invocation, session_key: str | None) -> None:
     chat_for(agent, caller.session_key)
     # The thread that waits for a line cannot be ended otherwise, by Ctrl-C neither; what is written, is.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    calls = Calls(invocation.settings, (agent.agent,), options_of=invocation.everywhere)
+    calls = Calls(invocation.settings, (agent.agent,))
     before = signal.signal(signal.SIGINT, _end_at_once)
     try:
         with closing(calls):
@@ -120,7 +120,7 @@ def serve(invocation: Invocation, host: str | None, port: int | None) -> None:
     invocation = invocation.of_service()
     write_log()
     with stop_event() as stop:
-        run([server_of(invocation, host=host, port=port, liveness=liveness())], stop)
+        run([server_of(invocation, host=host, port=port)], stop, liveness=liveness())
 
 
 def server_of(
@@ -129,7 +129,6 @@ def server_of(
     host: str | None = None,
     port: int | None = None,
     is_alone: bool = True,
-    liveness: Liveness | None = None,
 ) -> Part:
     """Make the HTTP server of these settings; the rest as of `Server`."""
     # Starlette and uvicorn take 150 ms to import, which `mcp` and `up` never need.
@@ -141,8 +140,5 @@ def server_of(
         host=settings.serve.host if host is None else host,
         port=settings.serve.port if port is None else port,
     )
-
-    def calls() -> Calls:
-        return Calls(settings, tuple(each.agent for each in agents), options_of=invocation.everywhere)
-
-    return Server(wanted, agents, calls, on_note=note, is_alone=is_alone, liveness=liveness)
+    calls = Calls(settings, tuple(each.agent for each in agents))
+    return Server(calls, wanted, on_note=note, is_alone=is_alone)

@@ -74,7 +74,9 @@ def _server(invocation: Invocation) -> Server:
     has_key = choice.identity is not None and choice.provider in settings.environment_keys
     variable = environment.provider_key_name(os.environ, choice.provider) if has_key else ""
     return Server(
-        command=own_command(), args=(*invocation.everywhere(settings).words(), "mcp"), key_variable=variable
+        command=own_command(),
+        args=(*invocation.settings.everywhere(settings).words(), "mcp"),
+        key_variable=variable,
     )
 
 

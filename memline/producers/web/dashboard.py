@@ -1,8 +1,6 @@
 """Serve the dashboard: routes of its pages, actions and static files, login and logout.
 
-`producers.api.auth.Guard` has looked at the session cookie before: a request of a browser that is logged
-in has its `Access` in the scope. Every answer carries a policy that allows nothing inline and nothing of
-other origins.
+Every answer carries a policy that allows nothing inline and nothing of other origins.
 """
 
 from __future__ import annotations
@@ -12,19 +10,20 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
 
-from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from memline.producers.actions.verbs import VERBS, Asker, Done
 from memline.producers.api.arguments import check
-from memline.producers.api.auth import ACCESS, Access, Authenticator, address_of
+from memline.producers.api.auth import Access, Authenticator, address_of
 from memline.producers.api.calls import Calls, Pool
-from memline.producers.api.responses import error_response, status_of, wants_page
+from memline.producers.api.responses import status_of
 from memline.producers.reports.state import StateReader
 from memline.producers.web import session
 from memline.producers.web.pages import PAGES, Page, PageMissing, View
@@ -59,17 +58,17 @@ class Files(StaticFiles):
 
 
 class Dashboard:
-    """The pages of one server, as an application below ROOT."""
+    """The pages of one server: an application below ROOT."""
 
     def __init__(self, tools: Calls, authenticator: Authenticator, pool: Pool) -> None:
         self._tools = tools
         self._authenticator = authenticator
         self._pool = pool
         self._sessions = session.Sessions(authenticator)
-        self._state = StateReader(tools.settings, [tools.settings.agents[name] for name in tools.agents])
-        self._templates = environment()
-        self.app = Starlette(
-            routes=[
+        self._state = StateReader(tools.settings, tools.served)
+        self._templates = environment(tools)
+        router = Router(
+            [
                 Mount("/static", app=Files(directory=HERE / "static")),
                 Route("/login", self._show_login, methods=["GET"]),
                 Route("/login", self._log_in, methods=["POST"]),
@@ -77,21 +76,21 @@ class Dashboard:
                 *(Route(page.path, self._page(page), methods=["GET"]) for page in PAGES),
                 *(Route(path_of(name), self._action(VERBS[name]), methods=["POST"]) for name in ACTIONS),
             ],
-            exception_handlers={
-                MemlineError: self._refuse,
-                HTTPException: self._refuse,
-                LoginNeeded: self._lead_to_login,
-            },
+            redirect_slashes=False,
         )
-        self.app.router.redirect_slashes = False
+        handlers = {
+            MemlineError: self._refuse,
+            HTTPException: self._refuse,
+            LoginNeeded: self._lead_to_login,
+        }
+        self._app = ExceptionMiddleware(router, handlers)
 
-    def access(self, cookies: Mapping[str, str], address: str) -> Access | None:
-        """Return what a browser with these cookies may do; None when it has to log in."""
-        return self._sessions.access(cookies, address)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
 
     def _page(self, page: Page) -> Callable[[Request], Any]:
         async def show(request: Request) -> Response:
-            _access(request)
+            self._access(request)
             view = View(tools=self._tools, state=self._state, query=request.query_params)
             data = await self._pool.run(partial(page.data, view))
             response = self._html(request, page.template, {"title": page.title, "page": page, **data})
@@ -99,12 +98,12 @@ class Dashboard:
                 session.put_cookie(response, session.DONE_COOKIE, "", headers=request.headers, max_age_s=0)
             return response
 
-        return self._guarded(show)
+        return show
 
     def _action(self, verb: Callable[..., Done]) -> Callable[[Request], Any]:
         async def act(request: Request) -> Response:
             form = await read_form(request)
-            _access(request)
+            self._access(request)
             self._check_form(request, form)
             try:
                 done = await self._pool.run(partial(self._perform, verb, form))
@@ -112,24 +111,13 @@ class Dashboard:
                 self._state.forget()
             return lead_on(request, form.get("next", ""), " ".join((*done.words, *done.notes)))
 
-        return self._guarded(act)
+        return act
 
-    def _guarded(self, answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
-        """Answer at the boundary to the browser: it must not see the inside, and the log must, once."""
-
-        async def guarded(request: Request) -> Response:
-            try:
-                response: Response = await answer(request)
-                return response
-            except (MemlineError, HTTPException, LoginNeeded):
-                raise
-            except Exception as error:
-                kind = type(error).__name__
-                _LOG.exception("request.failed", path=request.url.path, kind=kind)
-                words = f"the request failed unexpectedly ({kind})"
-                return await self._refuse(request, HTTPException(500, words))
-
-        return guarded
+    def _access(self, request: Request) -> Access:
+        """Return what a browser that is logged in may do. Raises LoginNeeded for others."""
+        if (access := self._sessions.access(request)) is None:
+            raise LoginNeeded
+        return access
 
     def _perform(self, verb: Callable[..., Done], form: QueryParams) -> Done:
         """Do what a form asks, in a thread. Raises MemlineError."""
@@ -148,7 +136,7 @@ class Dashboard:
             )
 
     async def _show_login(self, request: Request) -> Response:
-        if ACCESS in request.scope:
+        if self._sessions.access(request):
             return RedirectResponse(ROOT + "/", 303, HEADERS)
         return self._login_page(request, request.query_params.get("next", ""))
 
@@ -167,7 +155,7 @@ class Dashboard:
             return self._login_page(
                 request, target, f"Too many wrong tokens: try again in {wait_s:.0f} s.", 429
             )
-        if access is None or access.only or not self._sessions.need_login:
+        if access is None or access.only or not self._authenticator.has_tokens:
             _LOG.warning("login.refused", address=address)
             words = "The dashboard is of all agents: log in with serve.token." if access else ""
             return self._login_page(request, target, words or "The token is not known.", 401)
@@ -175,7 +163,7 @@ class Dashboard:
         session.put_cookie(
             response,
             session.SESSION_COOKIE,
-            self._sessions.cookie(access),
+            self._sessions.cookie(),
             headers=request.headers,
             max_age_s=session.SESSION_S,
         )
@@ -192,7 +180,7 @@ class Dashboard:
         return RedirectResponse(f"{ROOT}/login?next={quote(address_here(request))}", 303, HEADERS)
 
     async def _refuse(self, request: Request, error: Exception) -> Response:
-        """Answer with a page that says what is wrong, or as the API does to a client that asked for JSON."""
+        """Answer with a page that says what is wrong."""
         if isinstance(error, HTTPException):
             status, words, hint = error.status_code, error.detail, ""
             if status == 404:
@@ -200,21 +188,19 @@ class Dashboard:
         else:
             assert isinstance(error, MemlineError)
             status = 404 if isinstance(error, PageMissing) else status_of(error)
-            words, hint = error.message, error.hint
-        if not wants_page(request.headers):
-            return error_response(status, words, hint, headers=HEADERS)
+            words, hint = error.message, self._tools.options().as_typed(error.hint)
         return self._html(request, "error.html", {"title": "Error", "error": words, "hint": hint}, status)
 
     def _html(
         self, request: Request, template: str, context: Mapping[str, object], status: int = 200
     ) -> Response:
         """Render a template within the layout, and give the browser the cookie of its forms."""
-        form_token = session.form_token(request.cookies)
+        form_token, access = session.form_token(request.cookies), self._sessions.access(request)
         frame = {
             "page": None,
             "nav": [each for each in PAGES if each.is_in_navigation],
-            "client": request.scope[ACCESS].client if ACCESS in request.scope else "",
-            "has_login": self._sessions.need_login,
+            "client": access.client if access else "",
+            "has_login": self._authenticator.has_tokens,
             "form": {
                 "token": form_token,
                 "here": address_here(request) if request.method == "GET" else ROOT + "/",
@@ -230,11 +216,3 @@ class Dashboard:
                 response, session.FORM_COOKIE, form_token, headers=request.headers, max_age_s=None
             )
         return response
-
-
-def _access(request: Request) -> Access:
-    """Return what a browser that is logged in may do. Raises LoginNeeded for others."""
-    access: Access | None = request.scope.get(ACCESS)
-    if access is None:
-        raise LoginNeeded
-    return access

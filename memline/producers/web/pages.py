@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from memline.producers.api.calls import Calls
 from memline.producers.reports import fleet_state
 from memline.producers.reports.jobs import listed
 from memline.producers.reports.state import AgentState, StateReader
-from memline.producers.web.rendering import ROOT
+from memline.producers.web.rendering import ROOT, command
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.index import driver, identities, ledger, vectors
@@ -54,9 +53,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def names(self) -> tuple[str, ...]:
         return self.tools.agents
 
-    @property
-    def agents(self) -> tuple[AgentSettings, ...]:
-        return tuple(self.tools.settings.agents[name] for name in self.names)
+    def command(self, *words: str, agent: str = "") -> str:
+        """Write the equal command, as it works in any folder."""
+        return command(self.tools, *words, agent=agent)
 
     def agent(self) -> AgentSettings:
         """Return the agent that the address names, or the default one. Raises UnknownAgent."""
@@ -70,23 +69,17 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return int(text) if text else default
 
 
-def command(*words: str) -> str:
-    """Write the equal command: `memline` and these words, quoted for a shell; empty words are left out."""
-    return shlex.join(["memline", *filter(None, words)])
-
-
 def overview(view: View) -> Data:
     """Show what is wrong, the agents, the providers, and what was spent."""
     state = view.state.read()
-    trouble = [(each, view.tools.hint(each.agent or "", each.action)) for each in state.findings]
     report = fleet_state.to_json(state)
     return {
         **{name: report[name] for name in ("queues", "workers", "providers", "spending")},
         "at": state.at,
-        "findings": trouble,
+        "findings": state.findings,
         "agents": [_agent_row(each) for each in state.agents],
         "rate": sum(each.vectors_per_second for each in state.agents),
-        "command": command("status"),
+        "command": view.command("status"),
     }
 
 
@@ -116,7 +109,6 @@ def search(view: View) -> Data:
     answer = view.tools.memory(settings.agent).ask(request).to_json()
     return data | {
         "answer": answer,
-        "action": view.tools.hint(settings.agent, answer["action"]),
         "hits": [
             {
                 **hit,
@@ -125,7 +117,7 @@ def search(view: View) -> Data:
             }
             for hit in answer["results"]
         ],
-        "command": command("--agent", settings.agent, "search", question),
+        "command": view.command("search", question, agent=settings.agent),
     }
 
 
@@ -170,19 +162,19 @@ def note(view: View) -> Data:
         ],
         "before": note_url(settings.agent, path, max(1, first - LINES)) if first > 1 else "",
         "after": note_url(settings.agent, path, after) if after else "",
-        "command": command("--agent", settings.agent, "get", path, "--from", str(asked)),
+        "command": view.command("get", path, "--from", str(asked), agent=settings.agent),
     }
 
 
 def jobs(view: View) -> Data:
     """Show the jobs and batches that are open, and the last ones that ended."""
     now, settings = time.time(), view.tools.settings
-    reports = listed(view.agents, limit=ENDED, queue=settings.queue)
+    reports = listed(view.tools.served, limit=ENDED, queue=settings.queue)
     return {
         "jobs": [each for each in reports if each["kind"] != "batch"],
         "batches": [each for each in reports if each["kind"] == "batch"],
         "now": now,
-        "command": command("jobs"),
+        "command": view.command("jobs"),
     }
 
 
@@ -196,7 +188,7 @@ def queue(view: View) -> Data:
         "error": error.message if error else "",
         "dead": [(error, len(letters), letters[:MESSAGES]) for error, letters in found.items()],
         "has_queue": bool(url),
-        "command": command("queue"),
+        "command": view.command("queue"),
     }
 
 
@@ -226,7 +218,7 @@ def files(view: View) -> Data:
         ],
         "before": f"?{urlencode({**where, 'first': max(0, first - FILES)})}" if first else "",
         "after": f"?{urlencode({**where, 'first': first + FILES})}" if len(rows) > FILES else "",
-        "command": command("--agent", settings.agent, "status", "--verbose"),
+        "command": view.command("status", "--verbose", agent=settings.agent),
     }
 
 

@@ -9,6 +9,7 @@ import shlex
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from markupsafe import Markup
 
 from memline.producers.actions.verbs import DANGERS
 from memline.producers.api.auth import DASHBOARD
+from memline.producers.api.calls import Calls
 from memline.shared.visible_text import one_line, visible
 from memline.shared.words import counted, money, span
 
@@ -59,17 +61,21 @@ def path_of(name: str) -> str:
     return "/" + name.replace(" ", "/")
 
 
-def command_of(name: str, fields: Mapping[str, object]) -> str:
+def command(calls: Calls, *words: str, agent: str = "") -> str:
+    """Write a command as it works in any folder: `memline`, the options of a memory, and these words."""
+    return shlex.join(["memline", *calls.options(agent).words(), *words])
+
+
+def command_of(calls: Calls, name: str, fields: Mapping[str, object]) -> str:
     """Write the command that does what a form with these fields does."""
-    given = {key: str(value) for key, value in fields.items() if value}
-    named = [given.pop(key) for key in ("job", "batch") if key in given]
-    first = ["--agent", given.pop("agent")] if "agent" in given else []
-    options = [word for key, text in given.items() for word in (f"--{key}", text)]
-    return shlex.join(["memline", *first, *name.split(), *options, *named])
+    texts = {key: str(value) for key, value in fields.items() if value}
+    job, agent = ([texts.pop(key)] if key in texts else [] for key in ("job", "agent"))
+    options = [word for key, text in texts.items() for word in (f"--{key}", text)]
+    return command(calls, *name.split(), *options, *job, agent="".join(agent))
 
 
-def environment() -> Environment:
-    """Make the environment of the templates; rendering is thread-safe."""
+def environment(calls: Calls) -> Environment:
+    """Make the environment of the templates; rendering is thread-safe. Commands are of these calls."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -79,6 +85,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(ago=ago, age=age, number=number, money=money, one_line=one_line, counted=counted)
-    made.globals.update(root=ROOT, dangers=DANGERS, path_of=path_of, command_of=command_of)
+    made.globals.update(root=ROOT, dangers=DANGERS, path_of=path_of, command_of=partial(command_of, calls))
+    made.filters["typed"] = lambda text, agent="": calls.options(agent).as_typed(text)
     made.globals["ui"] = made.get_template("ui.html").module
     return made

@@ -1,29 +1,26 @@
 """Know who a browser is: a signed cookie after a token was given once, and a second token in every form.
 
-The session cookie is `<name of the token>.<end>.<signature>`, the name in base64 and the end in seconds
-since the epoch. It is signed with a key that is made of the token: it outlives a restart of the server,
-and ends when the token is changed. It holds no secret. Where no token is set (loopback alone) there is no
-login.
+The session cookie is `<end>.<signature>`, the end in seconds since the epoch. It is signed with a key that is
+made of `serve.token`: it outlives a restart of the server, and ends when the token is changed. It holds no
+secret. Where no token is set (loopback alone) there is no login.
 
 A form carries the value of the form cookie (double submit): another site can neither read nor set it.
 """
 
 from __future__ import annotations
 
-import base64
 import hmac
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from hashlib import sha256
+from collections.abc import Mapping
 from urllib.parse import quote
 
 from starlette.datastructures import Headers, QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
-from memline.producers.api.auth import Access, Authenticator
+from memline.producers.api.auth import Access, Authenticator, address_of
 from memline.producers.web.rendering import ROOT
 from memline.shared.errors import BadRequest
 
@@ -61,47 +58,23 @@ _DONE_CHARS = 600
 class Sessions:
     """Sign and check session cookies. Only the token of all agents opens the dashboard."""
 
-    def __init__(self, authenticator: Authenticator, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
-        self._now = now
 
-    @property
-    def need_login(self) -> bool:
-        return self._authenticator.has_tokens
-
-    def access(self, cookies: Mapping[str, str], address: str) -> Access | None:
+    def access(self, request: Request) -> Access | None:
         """Return what a browser with these cookies may do; None when it has to log in."""
-        if not self.need_login:
-            return self._authenticator.access({}, address)
-        name, _, rest = cookies.get(SESSION_COOKIE, "").partition(".")
-        end, _, signature = rest.partition(".")
-        client = _decoded(name)
-        key = self._authenticator.key_of(client)
-        if key is None or not hmac.compare_digest(signature.encode(), _sign(key, name, end)):
-            return None
-        if not end.isdecimal() or int(end) < self._now():
-            return None
-        access = self._authenticator.access_by_name(client)
-        return None if access is None or access.only else access
+        if not self._authenticator.has_tokens:
+            return Access(client=address_of(request.scope))
+        end, _, signature = request.cookies.get(SESSION_COOKIE, "").partition(".")
+        is_ours = signature and hmac.compare_digest(
+            signature.encode(), self._authenticator.sign(end).encode()
+        )
+        return Access(client="token") if is_ours and int(end) >= time.time() else None
 
-    def cookie(self, access: Access) -> str:
-        """Make the value of a session cookie for a token that was checked."""
-        key = self._authenticator.key_of(access.client)
-        assert key is not None
-        name = base64.urlsafe_b64encode(access.client.encode()).decode().rstrip("=")
-        end = str(int(self._now()) + SESSION_S)
-        return f"{name}.{end}.{_sign(key, name, end).decode()}"
-
-
-def _sign(key: bytes, name: str, end: str) -> bytes:
-    return hmac.new(key, f"dashboard session {name}.{end}".encode(), sha256).hexdigest().encode()
-
-
-def _decoded(name: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
-    except ValueError:
-        return ""
+    def cookie(self) -> str:
+        """Make the value of a session cookie for `serve.token`, which was checked."""
+        end = str(int(time.time()) + SESSION_S)
+        return f"{end}.{self._authenticator.sign(end)}"
 
 
 def form_token(cookies: Mapping[str, str]) -> str:

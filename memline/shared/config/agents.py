@@ -18,6 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from memline.shared.config import environment
 from memline.shared.config.check import Reading
@@ -244,6 +245,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     file: SettingsFile
     #: Values that have no effect, or another one than written.
     warnings: tuple[str, ...] = ()
+    #: The options that name file and home where the default places are not meant.
+    named: Options = Options()
 
     @property
     def account_path(self) -> Path:
@@ -257,6 +260,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         default settings.
         """
         return self.agents[self.agents.require(agent or self.chosen or self.default_agent)]
+
+    def everywhere(self, agent: AgentSettings) -> Options:
+        """Return the options that mean this agent's memory in any folder and any shell."""
+        name = agent.agent if agent.agent != self.default_agent else None
+        return replace(self.named, workspace=agent.workspace, agent=name)
 
     def chosen_ids(self) -> tuple[str, ...]:
         """Return the chosen agent, or all of them in the order of the file."""

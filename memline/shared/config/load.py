@@ -57,6 +57,8 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Setti
             words = f"{reading.at(f'serve.tokens.{agent[:80]}')}: there is no agent {agent!r}"
             raise ConfigError(words, hint=f"name one of these: {', '.join(agents)}")
     agents.examine(reading)
+    is_named = options.config is not None or environment.read(env, environment.CONFIG)
+    has_home = options.home is not None or environment.read(env, environment.HOME)
     return Settings(
         agents=agents,
         chosen=options.agent,
@@ -68,6 +70,7 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Setti
         path=path,
         file=file,
         warnings=tuple(reading.warnings),
+        named=Options(config=path if is_named else None, home=agents.home if has_home else None),
     )
 
 

@@ -1,6 +1,8 @@
 """What the pages of the dashboard show, also of hostile notes, and what their buttons do."""
 
+import html
 import re
+import shlex
 from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,6 +18,7 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import jobs
 from tests.support.browser import text_of
 from tests.support.index_rows import MODEL_A, add_batch, fail_all, file_row, make_job, retarget
+from tests.support.process import memline
 from tests.support.redis_server import RedisServer
 from tests.support.stored_messages import StoredMessages, files
 from tests.support.workspace import until
@@ -49,7 +52,8 @@ def test_the_overview_says_what_is_behind_and_what_is_wrong(browser, notes):
 
     until(lambda: "Files behind 1" in browser.shows("/"), "the new file")
     page = browser.shows("/")
-    assert "1 file is not in the index yet" in page and "memline index" in page
+    assert "1 file is not in the index yet" in page
+    assert re.search(rf"memline [^<]*--workspace {notes.folder / 'main'} index", page)
 
 
 def test_a_search_shows_hits_and_opens_the_note_at_its_lines(browser):
@@ -57,7 +61,6 @@ def test_a_search_shows_hits_and_opens_the_note_at_its_lines(browser):
 
     assert "<mark>Invoices</mark>" in answer.text and "<mark>cents</mark>" in answer.text
     assert "MEMORY.md#L1-L3" in text_of(answer) and "Facts" in text_of(answer)
-    assert "memline --agent main search 'invoices cents'" in text_of(answer)
     link = re.search(r'href="(/ui/note\?[^"]+)"', answer.text)
     assert link
     note = browser.client.get(link[1].replace("&amp;", "&"))
@@ -204,8 +207,8 @@ def test_no_form_fails_on_missing_or_odd_fields(browser):
 def test_a_page_that_is_not_there_and_one_that_fails_say_so(browser, monkeypatch):
     missing = browser.get("/nothing")
     assert missing.status_code == 404 and "there is no such page" in text_of(missing)
-    asked = browser.client.get("/ui/note", headers={"accept": "application/json"})
-    assert asked.status_code == 404 and asked.json()["error"] == "no note is named"
+    asked = browser.get("/note")
+    assert asked.status_code == 404 and "no note is named" in text_of(asked)
 
     def fail(*_, **__):
         raise RuntimeError("a secret")
@@ -213,7 +216,37 @@ def test_a_page_that_is_not_there_and_one_that_fails_say_so(browser, monkeypatch
     monkeypatch.setattr(pages, "listed", fail)
     broken = browser.get("/jobs")
     assert broken.status_code == 500
-    assert "failed unexpectedly (RuntimeError)" in text_of(broken) and "secret" not in broken.text
+    assert "failed unexpectedly (RuntimeError)" in broken.text and "secret" not in broken.text
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "said"),
+    [
+        ("/", {}, "(work)"),
+        ("/search", {"q": "vault code", "agent": "work"}, "vault"),
+        ("/note", {"path": "MEMORY.md", "agent": "work"}, "7341"),
+        ("/jobs", {}, ""),
+        ("/queue", {}, ""),
+        ("/files", {"agent": "main"}, "main"),
+    ],
+)
+def test_the_command_of_a_page_works_in_any_folder(browser, tmp_path, monkeypatch, path, query, said):
+    page = browser.get(path, **query).text
+    words = shlex.split(html.unescape(re.findall(r"in a terminal:</span> <code>(.*?)</code>", page)[0]))
+
+    monkeypatch.chdir(tmp_path)
+    ran = memline(*words[1:])
+
+    assert (words[0], ran.status) == ("memline", 0 if path != "/queue" else 1), ran.stderr
+    assert said in ran.stdout + ran.stderr
+
+
+def test_the_command_of_a_button_names_the_workspace(browser, notes):
+    fill(notes)
+
+    titles = re.findall(r'<button[^>]* title="([^"]*)"', browser.get("/jobs").text)
+
+    assert titles and all(f"--workspace {notes.folder / 'main'} " in each for each in titles)
 
 
 def test_static_files_are_asked_for_again(browser):

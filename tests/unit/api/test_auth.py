@@ -9,9 +9,6 @@ from memline.shared.config.installation import Serve
 HERE, ANYWHERE = Serve(), Serve(host="0.0.0.0", token="a-token-of-tests")
 
 
-async def nothing(*_): ...
-
-
 @pytest.mark.parametrize(
     ("serve", "status", "headers"),
     [
@@ -41,7 +38,7 @@ async def nothing(*_): ...
 )
 def test_only_programs_and_pages_of_this_server_are_answered(serve, status, headers):
     raw = [(name.encode(), text.encode("latin-1")) for name, text in headers]
-    answer = OriginCheck(nothing, serve=serve).check(Headers(raw=raw))
+    answer = OriginCheck(serve).check(Headers(raw=raw))
 
     assert (answer.status_code if answer else 0) == status
 

@@ -60,7 +60,7 @@ def test_an_index_that_cannot_be_used_is_an_answer_with_what_to_do(made, tmp_pat
 
     assert (answer["unavailable"], answer["disabled"], answer["results"]) == (True, True, [])
     assert answer["error"] == answer["warning"] == answer["findings"][0]["what"]
-    assert answer["action"] == made().status(MAIN, {})["action"] and "memline index" in answer["action"]
+    assert answer["action"] == made().status(MAIN, {})["action"] and " index   (moves" in answer["action"]
 
 
 def test_several_long_notes_share_one_budget(made, workspace):
