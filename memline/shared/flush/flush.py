@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import closing
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -70,6 +69,7 @@ moment, and every password, key or token.
 Your answer is appended to the note of YYYY-MM-DD as it stands, below what is there already; nothing else \
 can be changed. So answer with short Markdown list items and nothing around them. If there is nothing \
 to keep, answer NO_REPLY."""
+_ELSE = f"If there is nothing to keep, answer {NO_REPLY}."
 
 _FENCED = re.compile(r"```(?:markdown|md)?[ \t]*\n(.*?)\n?```", re.DOTALL)
 
@@ -89,51 +89,6 @@ _SILENT_END = re.compile(rf"""[\s*_`"'\[({{-]{{0,32}}(?<!\w){NO_REPLY}\W*\Z""", 
 _WRAPPER = re.compile(r"<(/?)conversation>", re.IGNORECASE)
 
 
-def _ask_model(settings: AgentSettings, turns: list[str], now: datetime, *, is_cut: bool) -> str:
-    """Return what the configured model wants kept of a conversation; empty for nothing.
-
-    `is_cut`: earlier turns were left out. Raises a ProviderError or ConfigError.
-    """
-    flush = settings.content.agents.defaults.compaction.memory_flush
-    endpoint, model = endpoint_of(settings)
-    # No text of the conversation can close its wrapper.
-    head = "[earlier turns are left out]\n" if is_cut else ""
-    said = head + _WRAPPER.sub(r"[\1conversation]", "\n".join(turns))
-    request = f"{_prompt(flush.prompt or _REQUEST, now)}\n\nCurrent time: {now:%A, %Y-%m-%d %H:%M %Z}"
-    messages = [
-        {"role": "system", "content": _prompt(flush.system_prompt or _SYSTEM, now)},
-        {"role": "user", "content": f"<conversation>\n{said}\n</conversation>\n\n{request}"},
-    ]
-    client = HttpClient(endpoint, timeout_s=TIMEOUT_S)
-    try:
-        # Not retried blindly: a request that was received is paid for.
-        body = {"model": model, "messages": messages}
-        with counted_call(1):
-            reply = client.call("POST", "/chat/completions", body=body, what=WHAT)
-        return kept(_content(client.json(reply)))
-    except ProviderError as error:
-        if "memorySearch" in error.hint:
-            # The client's own advice is about embeddings.
-            error.hint = f"check {_WHERE}.model and baseUrl; an address usually ends in /v1"
-        raise
-    finally:
-        client.close()
-
-
-def _prompt(text: str, now: datetime) -> str:
-    with_hint = text if NO_REPLY in text else f"{text}\n\nIf there is nothing to keep, answer {NO_REPLY}."
-    return with_hint.replace("YYYY-MM-DD", f"{now:%Y-%m-%d}")
-
-
-def _content(answer: Any) -> str:
-    """Return `choices[0].message.content`, a text or a list of parts; empty: nothing to keep."""
-    try:
-        content = answer["choices"][0]["message"]["content"] or ""
-        return content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
-    except (KeyError, IndexError, TypeError, AttributeError):
-        raise ProviderBrokenAnswer(f"{WHAT} failed: the answer has no text") from None
-
-
 def endpoint_of(settings: AgentSettings) -> tuple[Endpoint, str]:
     """Return the address of the chat model and its name there. Raises ProviderStop and ConfigError.
 
@@ -145,8 +100,8 @@ def endpoint_of(settings: AgentSettings) -> tuple[Endpoint, str]:
     if flush.base_url or not model:
         name, model = "chat" if flush.base_url else "openai", flush.model
     entry = settings.content.models.providers.get(name, ProviderEntry())
-    own = {each.name: each for each in PROVIDERS.values() if each.has_chat}
-    address = flush.base_url or entry.base_url or (own[name].public_url if name in own else "")
+    chats = {each.name: each for each in PROVIDERS.values() if each.has_chat}
+    address = flush.base_url or entry.base_url or (chats[name].public_url if name in chats else "")
     if not address:
         # No guess: a conversation is sent there.
         raise ProviderStop(
@@ -154,9 +109,9 @@ def endpoint_of(settings: AgentSettings) -> tuple[Endpoint, str]:
             hint=f"set {_WHERE}.baseUrl to a server that speaks OpenAI's protocol",
         )
     url = normal_url(address, where=f"{_WHERE}.baseUrl")
-    if name in own and not urlsplit(url).path:
-        url += own[name].bare_path
-    owner = next((each for each, row in own.items() if url == row.public_url), "")
+    if name in chats and not urlsplit(url).path:
+        url += chats[name].bare_path
+    owner = next((each for each, row in chats.items() if url == row.public_url), "")
     endpoint = Endpoint(
         provider=name,
         base_url=url,
@@ -190,7 +145,7 @@ STORED, NOTHING, SKIPPED, NOT_DUE = "stored", "nothing", "skipped", "not due"
 MIN_PROMPT_TOKENS = 8_000
 
 #: A conversation that is too long for its model is cut to a quarter, down to so many tokens.
-_MIN_CONVERSATION_TOKENS = 1_000
+_MIN_TOKENS = 1_000
 
 #: Seconds for which an index remembers that a session was flushed.
 _REMEMBERED_S = 30 * 86_400.0
@@ -243,9 +198,8 @@ def flush(
     Raises a MemlineError when no model is configured or gives an answer, or the note cannot be written.
     """
     if not is_on(settings):
-        where = "agents.defaults.compaction.memoryFlush"
         raise ConfigError(
-            f"no session of {settings.agent} is flushed: {where} names no model, or is disabled",
+            f"no session of {settings.agent} is flushed: {_WHERE} names no model, or is disabled",
             hint='write memoryFlush: { model: "qwen3:8b", baseUrl: "http://127.0.0.1:11434/v1" }',
         )
     try:
@@ -356,22 +310,52 @@ def _claim(settings: AgentSettings, path: Path, now: float, began: float) -> boo
 
 
 def _ask(settings: AgentSettings, turns: Sequence[str], clock: Clock) -> str:
-    """Ask the model about as much of the end of the conversation as it can take."""
+    """Return what the model wants kept of as much of the end of a conversation as it can take."""
     defaults = settings.content.agents.defaults
-    now = local_time(clock.now(), defaults.user_timezone)
-    window = _window(settings, defaults.compaction.memory_flush.model)
-    max_tokens = max(threshold_in(defaults.compaction, window), _MIN_CONVERSATION_TOKENS)
-    while True:
-        # Of a very long turn the beginning says what it is about.
-        shown = [turn[: max_tokens * CHARS_PER_TOKEN] for turn in turns]
-        while len(shown) > 1 and sum(map(estimate_tokens, shown)) > max_tokens:
-            shown = shown[len(shown) // 8 + 1 :]
-        try:
-            return _ask_model(settings, shown, now, is_cut=len(shown) < len(turns))
-        except ProviderTooBig:
-            max_tokens //= 4
-            if max_tokens < _MIN_CONVERSATION_TOKENS:
+    flush, now = defaults.compaction.memory_flush, local_time(clock.now(), defaults.user_timezone)
+    max_tokens = max(threshold_in(defaults.compaction, _window(settings, flush.model)), _MIN_TOKENS)
+    endpoint, model = endpoint_of(settings)
+    prompts = [
+        text.replace("YYYY-MM-DD", f"{now:%Y-%m-%d}")
+        for text in (flush.system_prompt or _SYSTEM, flush.prompt or _REQUEST)
+    ]
+    system, request = (text if NO_REPLY in text else f"{text}\n\n{_ELSE}" for text in prompts)
+    with closing(HttpClient(endpoint, timeout_s=TIMEOUT_S)) as client:
+        while True:
+            # Of a very long turn the beginning says what it is about.
+            shown = [turn[: max_tokens * CHARS_PER_TOKEN] for turn in turns]
+            while len(shown) > 1 and sum(map(estimate_tokens, shown)) > max_tokens:
+                shown = shown[len(shown) // 8 + 1 :]
+            head = "[earlier turns are left out]\n" if len(shown) < len(turns) else ""
+            # No text of the conversation can close its wrapper.
+            said = head + _WRAPPER.sub(r"[\1conversation]", "\n".join(shown))
+            asked = f"{request}\n\nCurrent time: {now:%A, %Y-%m-%d %H:%M %Z}"
+            content = f"<conversation>\n{said}\n</conversation>\n\n{asked}"
+            messages = [{"role": "system", "content": system}, {"role": "user", "content": content}]
+            try:
+                # Not retried blindly: a request that was received is paid for.
+                with counted_call(1):
+                    body = {"model": model, "messages": messages}
+                    reply = client.call("POST", "/chat/completions", body=body, what=WHAT)
+                return kept(_content(client.json(reply)))
+            except ProviderTooBig:
+                max_tokens //= 4
+                if max_tokens < _MIN_TOKENS:
+                    raise
+            except ProviderError as error:
+                if "memorySearch" in error.hint:
+                    # The client's own advice is about embeddings.
+                    error.hint = f"check {_WHERE}.model and baseUrl; an address usually ends in /v1"
                 raise
+
+
+def _content(answer: Any) -> str:
+    """Return `choices[0].message.content`, a text or a list of parts; empty: nothing to keep."""
+    try:
+        content = answer["choices"][0]["message"]["content"] or ""
+        return content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
+    except (KeyError, IndexError, TypeError, AttributeError):
+        raise ProviderBrokenAnswer(f"{WHAT} failed: the answer has no text") from None
 
 
 def new_lines(before: str, entry: str) -> str:

@@ -20,7 +20,7 @@ import msgspec
 from memline.shared.config.environment import PROGRAMS
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import MAX_LINE_BYTES, Record, Said
-from memline.shared.sources.discover import DiscoveredFile, Discovery, discovered, first_link, status_of
+from memline.shared.sources.discover import DiscoveredFile, Discovery, discovered, first_link
 from memline.shared.sources.outcomes import FAILED, GONE, Problem, code
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX, is_storable, is_transcript_name
 from memline.shared.sources.safe_open import FileRefused, open_regular
@@ -129,8 +129,8 @@ class SessionFiles:
             if not is_transcript_name(entry.name) or not is_storable(entry.name):
                 continue
             is_file = not entry.is_dir(follow_symlinks=False) and self._belongs(entry.path)
-            if is_file and (status := status_of(entry)):
-                yield discovered(prefix_of(self._program) + entry.name, entry.path, status)
+            if is_file and (file := discovered(prefix_of(self._program) + entry.name, entry.path)):
+                yield file
 
 
 def gone() -> FileRefused:

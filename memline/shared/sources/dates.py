@@ -7,7 +7,6 @@ begun.
 
 import re
 from datetime import date, datetime, timedelta
-from typing import Any
 
 import msgspec
 
@@ -27,23 +26,24 @@ _MONTH = (
 )
 _NUMBER = r"(?<![\w.-])(?:\d{1,4}|an?|" + "|".join(_NUMBERS) + ")"
 _UNIT = r"(?:day|week|month|year)s?\b"
-_DAY, _TH, _YEAR = r"(?<![\w.-])\d{1,2}", "(?:st|nd|rd|th)?", r"(?:19|20)\d\d(?![\w-])"
-_FILLER = r"\b(?:the|in|during|since|until|till|from|early|late|mid|on|by|of|before|after)"
+_DAY, _YEAR = r"(?<![\w.-])\d{1,2}(?:st|nd|rd|th)?", r"(?:19|20)\d\d(?![\w-])"
+_BEFORE_MONTH = "in|during|since|until|till|from|early|late|mid|of"
+_FILLER = rf"\b(?:{_BEFORE_MONTH}|the|on|by|before|after)"
+
+#: Days back from today.
+_WORDS = {"today": 0, "tonight": 0, "yesterday": 1, "last night": 1, "day before yesterday": 2}
 
 #: Not compiled until it is needed: 2 ms of a command.
 _SAID = (
     r"(?P<iso>(?<![\w-])\d{4}-\d\d-\d\d(?![\w-]))"
     r"|(?P<dotted>(?<![\w.])\d{1,2}\.\d{1,2}\.\d{4}(?![\w.]))"
-    r"|(?P<back2>\bday before yesterday\b)|(?P<back1>\b(?:yesterday|last night)\b)"
-    r"|(?P<back0>\bto(?:day|night)\b)"
-    rf"|\bthis (?P<this>{_UNIT})|(?P<ago>{_NUMBER}) (?P<ago_unit>{_UNIT}) ago\b"
-    rf"|\b(?:last|past|previous) (?:(?P<past>{_NUMBER}) (?P<past_unit>{_UNIT})|(?P<last>{_UNIT})"
+    rf"|\b(?P<word>{'|'.join(_WORDS)})\b|(?P<ago>{_NUMBER}) (?P<ago_unit>{_UNIT}) ago\b"
+    rf"|\b(?P<which>this|last|past|previous) (?P<unit>{_UNIT})"
+    rf"|\b(?:last|past|previous) (?:(?P<past>{_NUMBER}) (?P<past_unit>{_UNIT})"
     rf"|(?P<last_day>{'|'.join(_WEEKDAYS)})\b|(?P<last_month>{_MONTH}))"
-    rf"|(?P<on>\bon )?(?:(?P<d1>{_DAY})(?P<th1>{_TH}) (?:of )?(?P<m1>{_MONTH})(?:,? (?:of )?(?P<y1>{_YEAR}))?"
-    rf"|\b(?P<m2>{_MONTH}) (?P<d2>{_DAY})(?P<th2>{_TH})(?!\w)(?:,? (?P<y2>{_YEAR}))?)"
-    rf"|\b(?P<m3>{_MONTH}),? (?:of )?(?P<y3>{_YEAR})"
-    rf"|\b(?:in|during|since|until|till|from|early|late|mid|of) (?P<m4>{_MONTH})(?! \d)"
-    rf"|(?P<bare>\b(?:{'|'.join(_WEEKDAYS)}|{_MONTH}))(?!\w)"
+    rf"|(?P<on>\bon )?(?P<day>{_DAY} (?:of )?{_MONTH}(?:,? (?:of )?{_YEAR})?"
+    rf"|\b{_MONTH} {_DAY}(?!\w)(?:,? {_YEAR})?)"
+    rf"|\b(?P<month>{_MONTH},? (?:of )?{_YEAR})|\b(?:{_BEFORE_MONTH}) (?P<in>{_MONTH})(?! \d)"
 )
 
 #: In every text with a day is one of these.
@@ -70,69 +70,56 @@ class Days(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.first} to {self.last}" if self.first != self.last else str(self.first)
 
 
-def days_in(text: str, today: date, *, bare: bool = False) -> tuple[Days, ...]:
-    """List the days that a text names, in its order.
-
-    `bare`: a month or a day of the week alone counts, too; in a sentence it does not.
-    """
-    found = []
+def days_in(text: str, today: date) -> tuple[Days, ...]:
+    """List the days that a text names, in its order."""
+    named = []
     for match in re.finditer(_SAID, text, re.IGNORECASE) if _HINT.search(text) else ():
         try:
-            days = _days(match, today, bare=bare)
+            days = _days(match, today)
         except (ValueError, OverflowError):
             # 31 February, 9999 years ago.
             continue
         if days is not None:
-            begin = match.start() + 3 * bool(match["on"])
-            found.append(msgspec.structs.replace(days, begin=begin, end=match.end()))
-    return tuple(found)
+            begin = match.start() + len(match["on"] or "")
+            named.append(msgspec.structs.replace(days, begin=begin, end=match.end()))
+    return tuple(named)
 
 
-def _days(match: re.Match[str], today: date, *, bare: bool) -> Days | None:
-    said: dict[str, Any] = {name: text.lower() for name, text in match.groupdict().items() if text}
+def _days(match: re.Match[str], today: date) -> Days | None:
+    said = {name: text.lower() for name, text in match.groupdict().items() if text}
     if exact := said.get("iso"):
         return _one(date.fromisoformat(exact))
     if dotted := said.get("dotted"):
         return _one(date(*map(int, reversed(dotted.split(".")))))
-    for back in range(3):
-        if f"back{back}" in said:
-            return _span(today, "day", back)
-    if unit := said.get("this"):
-        return _span(today, unit.rstrip("s"), 0) if not unit.startswith("day") else None
+    if word := said.get("word"):
+        return _span(today, "day", _WORDS[word])
     if "ago" in said:
         return _span(today, said["ago_unit"].rstrip("s"), _number(said["ago"]))
     if "past" in said:
         first = today - timedelta(days=_number(said["past"]) * _DAYS[said["past_unit"].rstrip("s")])
         return Days(first=first, last=today, is_relative=True)
-    if unit := said.get("last"):
-        return _span(today, unit.rstrip("s"), 1) if not unit.startswith("day") else None
-    bare_word = said.get("bare", "")
-    if weekday := said.get("last_day") or (bare and bare_word in _WEEKDAYS and bare_word):
+    if weekday := said.get("last_day"):
         return _span(today, "day", (today.weekday() - _WEEKDAYS.index(weekday)) % 7 or 7)
-    if month := said.get("last_month"):
-        number = _month(month)
-        days = _whole(today.year - (number >= today.month), number)
-        return msgspec.structs.replace(days, is_relative=True) if _is_sure(match, "last_month") else None
-    for which in "12":
-        if month := said.get(f"m{which}"):
-            day = int(said[f"d{which}"])
-            if year := said.get(f"y{which}"):
-                return _one(date(int(year), _month(month), day))
-            is_sure = f"th{which}" in said or "on" in said or _is_sure(match, f"m{which}")
-            return _latest(today, _month(month), day) if is_sure else None
-    if month := said.get("m3"):
-        return _whole(int(said["y3"]), _month(month))
-    if month := said.get("m4") or (bare and bare_word not in _WEEKDAYS and bare_word):
-        days = _whole(today.year - (_month(month) > today.month), _month(month))
-        return msgspec.structs.replace(days, has_year=False)
-    return None
-
-
-def _is_sure(match: re.Match[str], group: str) -> bool:
-    """Tell whether a month is one, and not the English verb `may` or `march`."""
-    word = match[group]
-    is_doubtful = word.lower() in ("may", "march", "mar") and not word[0].isupper()
-    return not is_doubtful or not re.match(r"\s+\w", match.string[match.end() :])
+    if unit := said.get("unit", "").rstrip("s"):
+        return _span(today, unit, 0 if said["which"] == "this" else 1) if unit != "day" else None
+    group = next(each for each in ("last_month", "day", "month", "in") if each in said)
+    name = next(re.compile(rf"\b{_MONTH}", re.IGNORECASE).finditer(match.string, *match.span(group)))
+    month, year = _MONTHS.index(name[0][:3].lower()) + 1, re.search(_YEAR, said[group])
+    if group == "month" and year:
+        return _whole(int(year[0]), month)
+    if group == "in":
+        return msgspec.structs.replace(_whole(today.year - (month > today.month), month), has_year=False)
+    day = re.search(r"(?<!\d)\d{1,2}(?!\d)(st|nd|rd|th)?", said[group])
+    if day and year:
+        return _one(date(int(year[0]), month, int(day[0].rstrip("sthndr"))))
+    # Else it may be the verb, as in "we may march on".
+    is_verb = name[0] in ("may", "march", "mar") and re.match(r"\s+\w", match.string[name.end() :])
+    if is_verb and not (day and (day[1] or "on" in said)):
+        return None
+    if day:
+        return _latest(today, month, int(day[0].rstrip("sthndr")))
+    days = _whole(today.year - (month >= today.month), month)
+    return msgspec.structs.replace(days, is_relative=True)
 
 
 def _one(day: date) -> Days:
@@ -150,10 +137,6 @@ def _latest(today: date, month: int, day: int) -> Days:
 
 def _number(text: str) -> int:
     return int(text) if text.isdigit() else _NUMBERS.index(text) + 1 if text in _NUMBERS else 1
-
-
-def _month(text: str) -> int:
-    return _MONTHS.index(text[:3].lower()) + 1
 
 
 def _span(today: date, unit: str, back: int) -> Days:
@@ -185,7 +168,7 @@ def parse_bound(text: str, today: date, *, option: str, is_end: bool = False) ->
         if part:
             days = _whole(int(part[1]), int(part[2] or 1), 1 if part[2] else 12)
         else:
-            (days,) = days_in(text, today, bare=True)
+            (days,) = days_in(text, today)
             around = f"{text[: days.begin]} {text[days.end :]}".strip()
             if not re.fullmatch(rf"(?:{_FILLER}\s*)*", around, re.IGNORECASE):
                 raise ValueError(around)

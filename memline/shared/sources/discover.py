@@ -13,7 +13,7 @@ import msgspec
 from memline.shared.config.schema import AgentSettings
 from memline.shared.note_names import is_markdown
 from memline.shared.sources.ignoring import Level, why
-from memline.shared.sources.outcomes import LINK_PROBLEM, SPECIAL, Problem, code, unreadable
+from memline.shared.sources.outcomes import Problem, code, problem_of, unreadable
 from memline.shared.sources.paths import (
     OPENCLAW_FILES,
     MemoryPaths,
@@ -78,14 +78,7 @@ def discover(paths: MemoryPaths) -> Discovery:
     walk = _Walk(paths)
     walk.walk_workspace()
     for root in paths.extras:
-        if paths.is_whole and root.path == paths.workspace:
-            # It was read as a whole.
-            continue
         walk.walk_root(root, "additional memory path")
-    if walk.bad_names:
-        name = os.fsencode(walk.bad_names[0]).decode("utf-8", "backslashreplace")
-        more = f" (and {len(walk.bad_names) - 1:,} more)" if len(walk.bad_names) > 1 else ""
-        walk.issues.append(f"the name of {name} is not valid UTF-8{more}")
     if not walk.files and not walk.issues:
         walk.issues.append(f"no memory files found in {paths.workspace}")
     return Discovery(
@@ -120,34 +113,33 @@ class _Walk:
         self.issues: list[str] = []
         self.unlisted: list[str] = []
         self.left_out: dict[str, str] = {}
-        self.bad_names: list[str] = []
 
     def walk_workspace(self) -> None:
         workspace = self._paths.workspace
         try:
-            with os.scandir(workspace) as listing:
-                # The names as they are: on a disk that ignores case each of LONG_TERM would be there.
-                entries = {entry.name: entry for entry in listing}
+            # The names as they are: on a disk that ignores case each of LONG_TERM would be there.
+            names = os.listdir(workspace)
         except OSError as error:
-            is_missing = isinstance(error, FileNotFoundError)
-            reason = f"{workspace} not readable ({code(error)})"
-            self.issues.append(f"workspace missing ({workspace})" if is_missing else reason)
+            reason = "missing" if isinstance(error, FileNotFoundError) else f"not readable ({code(error)})"
+            self.issues.append(f"workspace {reason} ({workspace})")
             self.unlisted.append(".")
             return
         for root in self._paths.files:
-            entry = entries.get(os.path.basename(root.path))
-            if entry and not entry.is_dir(follow_symlinks=False) and not self._is_left_out(root):
-                self._add(root.path, status_of(entry))
+            is_file = os.path.basename(root.path) in names and (
+                os.path.islink(root.path) or not os.path.isdir(root.path)
+            )
+            if is_file and not self._is_left_out(root):
+                self._add(root.path)
         self.walk_root(self._paths.memory, "memory directory")
 
     def walk_root(self, root: MemoryRoot, kind: str) -> None:
         """Add what is at a root, in which no link is followed; `kind` is what an issue calls it."""
         name = root.named or root.path
         try:
-            is_workspace = root.path == self._paths.workspace
             # Named by the user, the workspace may be a link.
+            is_workspace = root.path == self._paths.workspace
             link = None if is_workspace else first_link(self._paths.anchor(root.path), root.path)
-            status = os.stat(root.path) if is_workspace else os.lstat(root.path)
+            mode = os.stat(root.path).st_mode if link is None else 0
         except (FileNotFoundError, NotADirectoryError):
             self.issues.append(f"{kind} missing ({name})")
             return
@@ -158,17 +150,15 @@ class _Walk:
             return
         if link:
             self.issues.append(f"{kind} is a symbolic link and not followed ({name})")
-            self._add(link, os.lstat(link), LINK_PROBLEM)
+            self._add(link)
         elif self._is_left_out(root):
             pass
-        elif stat.S_ISDIR(status.st_mode):
+        elif stat.S_ISDIR(mode):
             self._walk_folder(root)
-        elif not root.named:
-            self.issues.append(f"{kind} missing ({name}): a file has its name")
-        elif not is_markdown(os.path.basename(root.path)):
-            self.issues.append(f"{kind} is not a Markdown file ({name})")
+        elif not root.named or not is_markdown(os.path.basename(root.path)):
+            self.issues.append(f"{kind} is not a {'Markdown file' if root.named else 'folder'} ({name})")
         else:
-            self._add(root.path, status)
+            self._add(root.path)
 
     def _is_left_out(self, root: MemoryRoot) -> bool:
         reason = self._paths.rules.reason(root.path, root.path)
@@ -205,50 +195,40 @@ class _Walk:
         name, path = entry.name, entry.path
         is_folder = entry.is_dir(follow_symlinks=False)
         if is_folder:
-            if is_ignored_folder(name) or not root.pattern.enters(depth):
-                return False
+            is_read = not is_ignored_folder(name) and root.pattern.enters(depth)
         elif is_markdown(name):
-            if not root.pattern.matches(path[len(folder_prefix(root.path)) :]):
-                return False
-        elif is_ignored_folder(name) or not (entry.is_symlink() and os.path.isdir(path)):
-            return False
-        if not is_storable(name):
-            self.bad_names.append(path)
-        elif rules and (reason := why(rules, path, is_folder=is_folder)):
-            self.left_out[self._paths.ledger_path(path) + ("/" if is_folder else "")] = reason
-        elif is_folder:
-            return True
+            is_read = root.pattern.matches(path[len(folder_prefix(root.path)) :])
         else:
-            self._add(path, status_of(entry))
+            # A link to a folder is reported.
+            is_read = not is_ignored_folder(name) and entry.is_symlink() and os.path.isdir(path)
+        if is_read and not is_storable(name):
+            shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+            self.issues.append(f"the name of {shown} is not valid UTF-8")
+        elif is_read and rules and (reason := why(rules, path, is_folder=is_folder)):
+            self.left_out[self._paths.ledger_path(path) + ("/" if is_folder else "")] = reason
+        elif is_read and not is_folder:
+            self._add(path)
+        else:
+            return is_read
         return False
 
-    def _add(
-        self, absolute: str, status: os.stat_result | Problem | None, problem: Problem | None = None
-    ) -> None:
-        """Add a file that is there, or what `problem` says of it."""
+    def _add(self, absolute: str) -> None:
+        """Add a file, or what cannot be read of it; nothing where it is gone."""
         path = self._paths.ledger_path(absolute)
-        if status is not None and path not in self.files:
-            self.files[path] = discovered(path, absolute, status, problem)
+        if path not in self.files and (file := discovered(path, absolute)):
+            self.files[path] = file
 
 
-def discovered(
-    path: str, absolute: str, status: os.stat_result | Problem, problem: Problem | None = None
-) -> DiscoveredFile:
-    """Return the file of a ledger path with its problem: the given one, or what its name and kind say."""
-    if isinstance(status, Problem):
-        return DiscoveredFile(path=path, absolute=absolute, problem=status)
-    problem = problem or problem_of(absolute, status)
-    return DiscoveredFile(path, absolute, status.st_size, status.st_mtime_ns, status.st_ctime_ns, problem)
-
-
-def status_of(entry: os.DirEntry[str]) -> os.stat_result | Problem | None:
-    """Return the status of an entry, or why it cannot be read; None when it is gone."""
+def discovered(path: str, absolute: str) -> DiscoveredFile | None:
+    """Return the file of a ledger path with what keeps it from being read; None where it is gone."""
     try:
-        return entry.stat(follow_symlinks=False)
+        status = os.lstat(absolute)
     except FileNotFoundError:
         return None
     except OSError as error:
-        return unreadable(error)
+        return DiscoveredFile(path=path, absolute=absolute, problem=unreadable(error))
+    problem = problem_of(status)
+    return DiscoveredFile(path, absolute, status.st_size, status.st_mtime_ns, status.st_ctime_ns, problem)
 
 
 def first_link(anchor: str, path: str) -> str | None:
@@ -259,17 +239,6 @@ def first_link(anchor: str, path: str) -> str | None:
         if stat.S_ISLNK(os.lstat(current).st_mode):
             return current
     return None
-
-
-def problem_of(absolute: str, status: os.stat_result) -> Problem | None:
-    """Return why what is at the path of a file cannot be read, as far as its name and kind say."""
-    if stat.S_ISREG(status.st_mode):
-        return None
-    if stat.S_ISLNK(status.st_mode):
-        return LINK_PROBLEM
-    kinds = ((stat.S_ISFIFO, "FIFO"), (stat.S_ISSOCK, "socket"), (stat.S_ISDIR, "folder"))
-    kind = next((name for test, name in kinds if test(status.st_mode)), "device")
-    return Problem(outcome=SPECIAL, reason=f"not a regular file ({kind})")
 
 
 def is_link_of(paths: MemoryPaths, path: str) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import stat
 
 import msgspec
 
@@ -26,6 +28,17 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LINK_PROBLEM = Problem(outcome=SYMLINK, reason="symbolic links are never followed")
+
+
+def problem_of(status: os.stat_result) -> Problem | None:
+    """Return why what has the name of a file cannot be read, as far as its kind says."""
+    if stat.S_ISREG(status.st_mode):
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        return LINK_PROBLEM
+    if stat.S_ISDIR(status.st_mode):
+        return Problem(outcome=GONE, reason="a folder has taken its place")
+    return Problem(outcome=SPECIAL, reason="not a regular file")
 
 
 #: What makes a note readable, by the outcome of reading it.

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from memline.shared.errors import PathNotAllowed
-from memline.shared.sources.outcomes import FAILED, GONE, LINK_PROBLEM, SPECIAL, Problem, unreadable
+from memline.shared.sources.outcomes import FAILED, GONE, LINK_PROBLEM, Problem, problem_of, unreadable
 
 #: O_PATH (Linux) lets us pass folders that may be entered but not listed.
 _FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -66,7 +66,8 @@ def folder_of(root: str, relative: str, *, make: bool = False) -> Iterator[tuple
                 with suppress(FileExistsError):
                     os.mkdir(part, dir_fd=folder)
             # The check gives the reason; O_NOFOLLOW keeps the promise when the part changes after it.
-            _refuse_link(os.stat(part, dir_fd=folder, follow_symlinks=False))
+            if stat.S_ISLNK(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode):
+                raise FileRefused(LINK_PROBLEM)
             inner = os.open(part, _FOLDER_FLAGS, dir_fd=folder)
             os.close(folder)
             folder = inner
@@ -92,14 +93,6 @@ def open_checked(name: str, flags: int, folder: int) -> int:
     return opened
 
 
-def _refuse_link(status: os.stat_result) -> None:
-    if stat.S_ISLNK(status.st_mode):
-        raise FileRefused(LINK_PROBLEM)
-
-
 def _refuse_irregular(status: os.stat_result) -> None:
-    _refuse_link(status)
-    if stat.S_ISDIR(status.st_mode):
-        raise FileRefused(Problem(outcome=GONE, reason="a folder has taken its place"))
-    if not stat.S_ISREG(status.st_mode):
-        raise FileRefused(Problem(outcome=SPECIAL, reason="not a regular file"))
+    if problem := problem_of(status):
+        raise FileRefused(problem)

@@ -102,8 +102,6 @@ def test_the_day_of_a_note_is_in_its_file_name(path, day):
         ("last week", "2026-03-09", "2026-03-15"),
         ("2026-02", "2026-02-01", "2026-02-28"),
         ("2025", "2025-01-01", "2025-12-31"),
-        ("may", "2025-05-01", "2025-05-31"),
-        ("Tuesday", "2026-03-17", "2026-03-17"),
     ],
 )
 def test_a_bound_is_a_day_an_age_or_words(text, first, last):
@@ -112,7 +110,18 @@ def test_a_bound_is_a_day_an_age_or_words(text, first, last):
 
 
 @pytest.mark.parametrize(
-    "text", ["soon", "2026-02-31", "2026-13", "99999y", "d", "boats last week", "today or yesterday"]
+    "text",
+    [
+        "soon",
+        "2026-02-31",
+        "2026-13",
+        "99999y",
+        "d",
+        "boats last week",
+        "today or yesterday",
+        "may",
+        "Tuesday",
+    ],
 )
 def test_a_bound_that_is_neither_is_refused_with_an_example(text):
     with pytest.raises(ConfigError, match="--since is not a valid date") as caught:
