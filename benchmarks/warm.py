@@ -45,8 +45,7 @@ _DISTINCT = 800
 _DIRECT = """
 import json, sys, time
 from concurrent.futures import ThreadPoolExecutor
-from sqlite3 import Connection
-from typing import Any
+from pathlib import Path
 from memline.shared.config.load import Options, load
 from memline.shared.search.request import SearchRequest
 from memline.shared.findings.answerer import Answerer

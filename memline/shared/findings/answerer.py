@@ -103,8 +103,7 @@ class Answerer:
     def _about(self, disk: DiskState, met: tuple[Finding, ...]) -> Answer:
         """Return an answer without hits that has the findings, and how far the index is behind."""
         index = self._index
-        # Before the snapshot: asking for it opens a file that was replaced, and closes the old connection.
-        state = (index.version(), disk.files_behind, disk.removed, disk.emptied, met)
+        state = (index.version, disk.files_behind, disk.removed, disk.emptied, met)
         with self._lock:
             known, read_at, about = self._known
         if known == state and time.monotonic() - read_at < GOOD_FOR_S:

@@ -60,7 +60,7 @@ def fuse(
     if settings.fusion == "rrf":
         near, shares = _reciprocal(near), _reciprocal(shares)
     elif near:
-        wt *= (1.0 + max(map(words.coverage, words.rows), default=1.0)) / 2
+        wt *= (1.0 + max(map(words.coverage, words.sums), default=1.0)) / 2
         if late:
             top = max(late.values()) or 1.0
             # A chunk without token vectors has its cosine in the place.

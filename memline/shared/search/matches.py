@@ -13,13 +13,17 @@ from collections.abc import Collection, Iterable, Sequence
 from sqlite3 import Connection
 from typing import NamedTuple
 
+from memline.shared.index import identities
 from memline.shared.index.driver import json_ids, scalar
+from memline.shared.index.identities import IdentityRow
 
 #: FTS5's k1.
 K1 = 1.2
 
-#: Rows of a phrase up to which its scores are kept; and what is kept in all, 100 bytes each.
+#: Rows of a phrase up to which its scores are kept; what is kept in all, 100 bytes each; and what a count and
+#: a chunk take of it.
 KEPT_ROWS, MOST_KEPT = 5_000, 200_000
+KEPT_COUNT, KEPT_CHUNK = 5, 20
 
 #: The full-text tables: of chunks, whose headings and paths weigh .7, and of names.
 CHUNKS, NAMES = "chunks", "names"
@@ -73,23 +77,28 @@ class Matches:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._version: int | None = None
+        #: Changes with every commit to the index.
+        self.version = 0
+        #: The identity of the vectors that are searched; None while there are none.
+        self.active: IdentityRow | None = None
         #: JSON array of the ids of the files that the question at hand stays in; None for all.
         self.files: str | None = None
         #: Table -> its rows.
         self.totals: dict[str, int] = {}
         self._counts: dict[str, tuple[int, int]] = {}
         self._fits: dict[tuple[str, str], Fits] = {}
-        self._kept_rows = 0
+        self._rows: dict[int, Row] = {}
+        self._kept = 0
 
     def follow(self) -> None:
         """Forget everything if the index has changed; first in each read transaction."""
         version = scalar(self.connection, "PRAGMA data_version")
-        if version != self._version or self._kept_rows + 5 * len(self._counts) > MOST_KEPT:
+        if version != self.version or self._kept > MOST_KEPT:
             count = "SELECT count(*) FROM {}_fts"
             self.totals = {each: scalar(self.connection, count.format(each)) for each in (CHUNKS, NAMES)}
-            self._counts, self._fits, self._kept_rows = {}, {}, 0
-        self._version = version
+            self.active = identities.active(self.connection)
+            self._counts, self._fits, self._rows, self._kept = {}, {}, {}, 0
+        self.version = version
 
     def counts(self, phrases: Iterable[str]) -> dict[str, int]:
         """Count the chunks of each phrase; 0 where none is in the files that are searched.
@@ -100,6 +109,7 @@ class Matches:
         if new := [each for each in phrases if each not in self._counts]:
             rows = self.connection.execute(_COUNT, (json.dumps(new),))
             self._counts |= {phrase: (chunks, names) for phrase, chunks, names in rows}
+            self._kept += KEPT_COUNT * len(new)
         counts = {each: self._counts[each][0] for each in phrases}
         if self.files is None or not any(counts.values()):
             return counts
@@ -134,7 +144,7 @@ class Matches:
         for phrase, count in zip(new, counts, strict=True):
             if among is None and count <= KEPT_ROWS:
                 self._fits[table, phrase] = fits[phrase]
-                self._kept_rows += count
+                self._kept += count
         return fits
 
     def owners(self, names: Iterable[int]) -> dict[int, int]:
@@ -153,5 +163,8 @@ class Matches:
     def read(self, chunk_ids: Iterable[int]) -> dict[int, Row]:
         """Read chunks, by id."""
         ids = [*chunk_ids]
-        rows = self.connection.execute(_ROWS, (json_ids(ids),)) if ids else ()
-        return {columns[0]: Row._make(columns) for columns in rows}
+        if new := [each for each in ids if each not in self._rows]:
+            rows = self.connection.execute(_ROWS, (json_ids(new),))
+            self._rows |= {columns[0]: Row._make(columns) for columns in rows}
+            self._kept += KEPT_CHUNK * len(new)
+        return {each: self._rows[each] for each in ids}

@@ -33,7 +33,7 @@ MAX_CHARS = 700
 AGAIN = 0.3
 
 #: A word with the accents that stand behind its letters; an underscore ends it, as in full text.
-_WORD = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+")
+_WORD = re.compile(r"[^\W_]++(?:[\u0300-\u036f]++[^\W_]*+)*+")
 
 
 class Passage:
@@ -132,12 +132,13 @@ def matched(text: str, needles: Sequence[Needle]) -> tuple[str, ...]:
     known = {part for needle, _, _ in needles for part in needle.split()}
     dense, found = [needle for needle in known if has_dense(needle)], dict[str, None]()
     begins = {needle[:3] for needle in known}
-    # Most words end at the first look.
-    some = (word for word in _WORD.findall(text) if not word.isascii() or word[:3].lower() in begins)
-    for word in dict.fromkeys(some):
-        bare = plain(word)
-        is_known = bare in known or stem(bare) in known
-        found |= dict.fromkeys([word] if is_known else [each for each in dense if each in bare])
+    words = dict.fromkeys(_WORD.findall(text))
+    for word, bare in zip(words, plain("\n".join(words)).split("\n"), strict=False):
+        # Most words end at the first look.
+        if bare[:3] in begins and (bare in known or stem(bare) in known):
+            found[word] = None
+        elif dense:
+            found |= dict.fromkeys(each for each in dense if each in bare)
     return tuple(found)
 
 

@@ -81,11 +81,10 @@ def score(matches: Matches, question: Question, pool: int) -> Words:
     sums = _sums(matches, CHUNKS, words.lookups, pool, words.named, among)
     sums |= {row: sums.get(row, 0.0) + added for row, added in words.named.items()}
     words.sums = {row: sums[row] for row in nlargest(pool, sums, key=sums.__getitem__)}
-    words.rows = matches.read(words.sums)
-    for row in [*words.sums][:NEAR_CHUNKS]:
-        words.sums[row] *= 1 + NEAR * near(words.rows[row].text, words.needles)
-    for row in nlargest(LISTS, words.sums, key=words.sums.__getitem__):
-        _add_described(matches, words, words.rows[row])
+    for row in matches.read([*words.sums][:NEAR_CHUNKS]).values():
+        words.sums[row.id] *= 1 + NEAR * near(row.text, words.needles)
+    for row in matches.read(nlargest(LISTS, words.sums, key=words.sums.__getitem__)).values():
+        _add_described(matches, words, row)
     return words
 
 
@@ -197,7 +196,6 @@ def _add_described(matches: Matches, words: Words, row: Row) -> None:
     chunks = matches.chunks_of(target or "[]", NAMED_CHUNKS)
     if mine := [each for each in chunks if words.terms_of(each)]:
         top = max(mine, key=lambda each: words.sums.get(each, 0.0))
-        words.rows |= matches.read([top])
         words.sums[top] = max(words.sums.get(top, 0.0), words.sums[row.id] * 1.01)
 
 
@@ -216,7 +214,7 @@ def lifts_of(matches: Matches, question: Question, words: Words, limit: int) -> 
     ids = [each for each in words.lookups if each.term.kind == "id" and each.weight == 1.0]
     if not (of_file or dated or ids):
         return {}
-    file_of = {row: words.rows[row].file_id for row in words.sums}
+    file_of = {row.id: row.file_id for row in matches.read(words.sums).values()}
     known = {*file_of.values()}
     others = [file_id for file_id in of_file if file_id not in known][:limit]
     first = 1 if question.tags else NAMED_CHUNKS

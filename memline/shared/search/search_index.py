@@ -119,6 +119,8 @@ class SearchIndex:
         self._file_id: tuple[int, int] | None = None
         #: How often the file was opened: a version counts for one connection only.
         self._opens = 0
+        #: A mark of what the last snapshot saw: another once anything was committed to the index.
+        self.version = 0, 0
         #: Why sqlite-vec is not used; None while it was not needed.
         self._vec_error: str | None = None
         #: A `VectorMatrix`; its module imports numpy.
@@ -139,12 +141,8 @@ class SearchIndex:
         """
         with self._lock, driver.faults(self.path), driver.snapshot(connection := self._open()):
             self.matches.follow()
+            self.version = self._opens, self.matches.version
             yield connection
-
-    def version(self) -> tuple[int, int]:
-        """Return a mark that changes whenever anything is committed to the index; raises IndexFaults."""
-        with self._lock, driver.faults(self.path):
-            return self._opens, int(driver.scalar(self._open(), "PRAGMA data_version"))
 
     def _open(self) -> Connection:
         if self._connection is not None and self._file_id != driver.file_id(self.path):

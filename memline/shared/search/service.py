@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from sqlite3 import Connection
 
 from msgspec import Struct, field
@@ -21,12 +22,12 @@ from memline.shared.config.schema import Query
 from memline.shared.embedders.protocol import LateVector
 from memline.shared.errors import ProviderError
 from memline.shared.finding import Finding, warning
-from memline.shared.index import identities, ledger, token_rows
+from memline.shared.index import ledger, token_rows
 from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
 from memline.shared.search import fusion
 from memline.shared.search.matches import CHUNKS, Matches, Row
-from memline.shared.search.passages import Passage, matched, passages, snippet
+from memline.shared.search.passages import WINDOW, Passage, matched, passages, snippet
 from memline.shared.search.question import Question, analyse
 from memline.shared.search.request import SearchRequest, day_bounds, files_within, today_of
 from memline.shared.search.results import Answer, Hit
@@ -82,7 +83,7 @@ def retrieve(
     with _keywords_instead(findings):
         vector = None if embedder is None else _embedded(index, embedder, question.text)
     with index.snapshot() as connection:
-        active = identities.active(connection)
+        active = index.matches.active
         with _keywords_instead(findings):
             compared = None if vector is None else index.comparison(active, *vector)
         # What was indexed while a source was switched on is not shown once it is off.
@@ -118,7 +119,7 @@ def _keywords_instead(findings: list[Finding]) -> Iterator[None]:
 def _embedded(index: SearchIndex, embedder: Embedder, text: str) -> tuple[int, bytes] | None:
     """Return the active identity of an index and the vector of a question under it; None without one."""
     with index.snapshot() as connection:
-        active = identities.active(connection)
+        active = index.matches.active
         if active is None or not active.vector_dims:
             return None
         embed = embedder(connection, active)
@@ -142,7 +143,7 @@ class _Search(Struct):
     late: dict[int, float] = {}
     fused: dict[int, float] = {}
 
-    def ranked(self, compared: Comparison | None, now: float) -> list[Row]:
+    def ranked(self, compared: Comparison | None, now: float) -> Iterator[Row]:
         """Score and order the candidates, the best first, each text once; ties by path and line."""
         hybrid, matches = self.settings.hybrid, self.matches
         pool = max(POOL_STEP * hybrid.candidate_multiplier, self.settings.max_results)
@@ -154,17 +155,25 @@ class _Search(Struct):
             self._compare(compared, pool)
         self.fused = fusion.fuse(self.mode, self.words, self.cosines, self.late, self.lifts, hybrid)
         sure, least = self.words.sums.keys() | self.lifts.keys(), self.settings.min_score
-        best = {each for each in self.fused if each in sure or self.cosines[each] >= least}
-        known = self.words.rows | matches.read(best - self.words.rows.keys())
+        best = [each for each in self.fused if each in sure or self.cosines[each] >= least]
         if hybrid.temporal_decay.enabled:
             days = hybrid.temporal_decay.half_life_days
-            self.fused |= {each: self.fused[each] * fusion.decay(known[each], now, days) for each in best}
-        texts = dict[bytes, Row]()
-        for row in sorted(
-            (known[each] for each in best), key=lambda row: (-self.fused[row.id], row.path, row.start)
-        ):
-            texts.setdefault(row.text_hash, row)
-        return [*texts.values()]
+            for row in matches.read(best).values():
+                self.fused[row.id] *= fusion.decay(row, now, days)
+        return self._each_text_once(sorted(best, key=self.fused.__getitem__, reverse=True))
+
+    def _each_text_once(self, best: Sequence[int]) -> Iterator[Row]:
+        """Read chunks, the best first, as they are asked for: most questions look at a third of them."""
+        texts = set[bytes]()
+        while best:
+            last = self.fused[best[:WINDOW][-1]]
+            end = sum(1 for each in best if self.fused[each] >= last)
+            rows = self.matches.read(best[:end]).values()
+            for row in sorted(rows, key=lambda row: (-self.fused[row.id], row.path, row.start)):
+                if row.text_hash not in texts:
+                    texts.add(row.text_hash)
+                    yield row
+            best = best[end:]
 
     def _compare(self, compared: Comparison, pool: int) -> None:
         """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
@@ -187,16 +196,16 @@ class _Search(Struct):
             scores = late.scores(self.question.text, compared.query.tokens, rarity, packed, fitted)
             self.late = {chunk_id: round(each, fusion.DECIMALS) for chunk_id, each in scores.items()}
 
-    def hits(self, rows: Sequence[Row], max_tokens: int) -> tuple[Hit, ...]:
+    def hits(self, rows: Iterator[Row], max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
         asked = {term.typed for term in self.question.terms if term.typed}
         is_far = max(self.cosines.values(), default=-1.0) < self.settings.min_score
         if asked and asked.issubset(self.words.missing) and is_far and not self.lifts:
             # Nothing but beginnings and corrected words: a near miss.
-            rows = rows[:1]
+            rows = islice(rows, 1)
         if (mmr := self.settings.hybrid.mmr).enabled:
-            pool, rest = [*rows[: fusion.MMR_POOL]], rows[fusion.MMR_POOL :]
-            rows = [*fusion.diversify(pool, self.fused, mmr.lambda_), *rest]
+            pool = [*islice(rows, fusion.MMR_POOL)]
+            rows = chain(fusion.diversify(pool, self.fused, mmr.lambda_), rows)
         chosen = passages(rows, wanted=self.settings.max_results, max_tokens=max_tokens)
         copies: dict[int, set[str]] = {}
         values = (json_ids(each.best.id for each in chosen), self.matches.files)

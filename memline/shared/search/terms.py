@@ -16,7 +16,7 @@ from string import ascii_lowercase
 from msgspec import Struct
 
 from memline.shared.note_names import fold, without_accents
-from memline.shared.search.matches import CHUNKS, Fits, Matches, Row
+from memline.shared.search.matches import CHUNKS, Fits, Matches
 from memline.shared.search.question import Term, any_of, quoted
 from memline.shared.words import word_lists
 
@@ -66,8 +66,6 @@ class Words(Struct):
     sums: dict[int, float] = {}
     named: dict[int, float] = {}
     needles: Sequence[Needle] = ()
-    #: Chunks that were read.
-    rows: dict[int, Row] = {}
 
     def terms_of(self, chunk_id: int) -> dict[str, Lookup]:
         """Return the terms that a chunk has by their labels, each with the best phrase that finds it."""

@@ -2,7 +2,7 @@
 
 A look walks the workspace: 2 ms for 100 notes, 100 ms for 10,000. Taken by every search it would be most of
 the work. So a look that takes longer than `CHEAP_S` is taken again only when it has been paid for `SHARE`
-times over: with 10,000 notes every five seconds. A few hundred notes are looked at by every search.
+times over: with 10,000 notes every five seconds. A hundred notes are looked at by every search.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from memline.shared.sync.plan import EmptiedRoot
 #: A look may take one part in so many of the time.
 SHARE = 50
 
-#: Seconds of a look that every search can afford: as long as a warm search over some notes.
-CHEAP_S = 0.01
+#: Seconds of a look that every search can afford: less than a warm search over some notes takes.
+CHEAP_S = 0.002
 
 
 class DiskState(msgspec.Struct, frozen=True, kw_only=True):
