@@ -1,10 +1,10 @@
 """Tell notes by the names of their files, and fold letters that are one to a reader and two to a computer.
 
 NFKC makes of full-width and half-width forms, ligatures and raised figures what they stand for, and of
-letters that come in parts (file names of macOS) whole ones. ё is е to most who write it, ß is ss where the
-keyboard has none, I is also the capital of ı. Hyphens of every kind are one, what is written as a character
-reference (`Caf&eacute;`) is that character, and what cannot be seen within a word is left out. Upper case and
-accents are SQLite's: `unicode61 remove_diacritics 2`.
+letters that come in parts (file names of macOS) whole ones. ё is е to most who write it, ß is ss, ø is o and
+ł is l where the keyboard has none, I is also the capital of ı, and ٣ is 3. Hyphens of every kind are one,
+what is a character reference (`Caf&eacute;`) is its character, and what cannot be seen within a word is
+left out. Upper case and the accents of Latin letters are SQLite's: `unicode61 remove_diacritics 2`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ def without_ending(name: str) -> str:
 
 _LETTERS = str.maketrans(
     {"ё": "е", "Ё": "Е", "ß": "ss", "ẞ": "SS", "ı": "i", "ς": "σ", "ی": "ي", "ى": "ي", "ک": "ك"}
+    | {"æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "þ": "th", "Þ": "Th"}
+    | dict(zip("øØłŁđĐðÐħĦάέήίόύώϊϋΐΰΆΈΉΊΌΎΏΪΫ", "oOlLdDdDhHαεηιουωιυιυΑΕΗΙΟΥΩΙΥ", strict=True))
+    # Arabic, Persian, Devanagari and Bengali figures.
+    | {chr(zero + figure): str(figure) for zero in (0x660, 0x6F0, 0x966, 0x9E6) for figure in range(10)}
     | dict.fromkeys("\u00ad\u0640\u200b\u2060\ufeff", "")
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-")
 )

@@ -24,6 +24,11 @@ FOUND = [
     # Case.
     ("Işık, ıspanak, DİYARBAKIR, KAPI", ["IŞIK", "ışık", "Ispanak", "diyarbakır", "kapı"]),
     ("ΟΔΟΣ και οδός, STRASSE", ["οδος", "straße"]),
+    ("Ο Σίσυφος", ["σισυφος", "ΣΙΣΥΦΟΣ"]),
+    # Letters that another keyboard lacks.
+    ("Ørsted, Łódź, Đorđe, œuvre, Æsir", ["orsted", "Lodz", "Dorde", "oeuvre", "aesir"]),
+    # Figures of other scripts.
+    ("الفاتورة ٤١٧ في ٢٠٢٦-٠٢-١٠; नियम १२३", ["417", "2026-02-10", "123"]),
 ]
 
 
