@@ -107,7 +107,9 @@ def search(
 
 
 def _print(answer: dict[str, Any], form: str, workspace: Path) -> None:
-    """Print the hits on standard output, and on standard error what may be missing."""
+    """Print the hits on standard output, and on standard error what they lack, before them, and findings."""
+    if answer["notice"]:
+        note(answer["notice"])
     if form != "text":
         # What goes into another program is not coloured, and a file name with a control character no name.
         for line in for_programs(answer["results"], form, workspace):
@@ -119,8 +121,6 @@ def _print(answer: dict[str, Any], form: str, workspace: Path) -> None:
             put("")
         if not answer["results"]:
             echo("No matches.")
-    if answer["notice"]:
-        note(answer["notice"])
     advice = {""}
     for each in answer["findings"]:
         note(each["what"])

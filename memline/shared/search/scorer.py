@@ -209,7 +209,9 @@ def lifts_of(matches: Matches, question: Question, words: Words, limit: int) -> 
         for file_id in files_of_tag(matches.connection, tag):
             of_file[file_id] = of_file.get(file_id, 0.0) + TAG
     dated = files_of_days(matches.connection, question.days) if question.days else {}
-    if question.is_day_alone:
+    # Where no other word is found, the day is all that is left.
+    is_day_alone = question.is_day_alone or not words.sums
+    if is_day_alone:
         of_file |= {file_id: DAY_ALONE - at / (10 * len(dated)) for at, file_id in enumerate(dated)}
     ids = [each for each in words.lookups if each.term.kind == "id" and each.weight == 1.0]
     if not (of_file or dated or ids):
@@ -224,7 +226,7 @@ def lifts_of(matches: Matches, question: Question, words: Words, limit: int) -> 
         exact = words.sums.keys() & each.fits.keys()
         if len({file_of[row] for row in exact}) == 1:
             lifts |= {row: max(ID, lifts.get(row, 0.0)) for row in exact}
-    if not question.is_day_alone:
+    if not is_day_alone:
         of_day = [row for row, owner in file_of.items() if owner in dated]
         lifts |= {row: lifts.get(row, 0.0) + DAY * words.coverage(row) for row in of_day}
     return lifts

@@ -29,7 +29,7 @@ from memline.shared.search import fusion
 from memline.shared.search.matches import CHUNKS, Matches, Row
 from memline.shared.search.passages import WINDOW, Passage, matched, passages, snippet
 from memline.shared.search.question import Question, analyse
-from memline.shared.search.request import SearchRequest, day_bounds, files_within, today_of
+from memline.shared.search.request import SearchRequest, day_bounds, files_of_days, files_within, today_of
 from memline.shared.search.results import Answer, Hit
 from memline.shared.search.scorer import lifts_of, score
 from memline.shared.search.search_index import Comparison, SearchIndex, chunks_of
@@ -243,9 +243,15 @@ class _Search(Struct):
         )
 
     def notice(self, hits: Sequence[Hit]) -> str:
-        """Say why the list is as it is: words that no note has, or why it is empty."""
-        if hits and self.words.missing:
-            return f"nothing that was searched holds: {', '.join(self.words.missing)}"
+        """Say why the list is as it is: days and words that no note has, or why it is empty."""
+        days = self.question.days
+        absent = [str(each) for each in days if not files_of_days(self.matches.connection, (each,))]
+        missing = [word for word in self.words.missing if word not in absent]
+        what = [f"no note is of {' or '.join(absent)}"] if absent else []
+        if missing and (hits or absent):
+            what.append(f"nothing that was searched contains: {', '.join(missing)}")
+        if what:
+            return "; ".join(what)
         if hits:
             return ""
         if not self.matches.totals[CHUNKS]:

@@ -229,11 +229,39 @@ def test_an_empty_list_says_why(notes, index):
     notes.embed()
 
     assert empty.notice == "the index has no notes"
-    assert ask(index, "redis xylophone").notice == "nothing that was searched holds: xylophone"
+    assert ask(index, "redis xylophone").notice == "nothing that was searched contains: xylophone"
     assert ask(index, "   \x00 ").notice == "the question is empty"
     assert ask(index, "?!").notice == ask(index, "xylophone").notice == "nothing in the notes matches"
     assert "no file is within the filters" in ask(index, "redis", source="sessions").notice
     assert "weaker than minScore 1" in ask(index, "quokka", min_score=1.0, embedder=notes.vector).notice
+
+
+@pytest.mark.parametrize(
+    ("question", "citations", "notice"),
+    [
+        ("what did I do last Tuesday", [], "no note is of 2026-03-10"),
+        ("redis on 2026-03-12", ["ports.md#L1"], "no note is of 2026-03-12"),
+        (
+            "redis yesterday, xylophone",
+            ["ports.md#L1"],
+            "no note is of 2026-03-13; nothing that was searched contains: xylophone",
+        ),
+        # Where no other word is found, the day is all that is left.
+        (
+            "the first week of december",
+            ["memory/2025-12-12.md#L1"],
+            "nothing that was searched contains: first, week",
+        ),
+    ],
+)
+def test_a_day_that_no_note_has_is_named(notes, index, question, citations, notice):
+    notes.add("ports.md", "Redis listens on port 6379.")
+    notes.add("memory/2025-12-12.md", "Released the parser.")
+
+    answer = ask(index, question, today="2026-03-14")
+
+    assert [hit.citation for hit in answer.hits] == citations
+    assert answer.notice == notice
 
 
 def test_equal_texts_stand_once_with_where_else_they_stand(notes, index):
