@@ -58,11 +58,9 @@ class Qmd:
     def __init__(self, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> None:
         self._agent, self._long_lived, self._clock = agent, long_lived, clock
         self._qmd = agent.content.memory.qmd
-        self._updater = Updater(agent, clock=clock)
+        self._updater = Updater(agent, clock=clock, long_lived=long_lived)
         self._home = self._updater.home
         self._qmd_staleness = Staleness(lambda: DiskState(files_behind=self._updater.behind()))
-        if long_lived:
-            self._updater.start_on_boot()
 
     def ask(
         self, request: SearchRequest, ask_index: Callable[[SearchRequest, tuple[Finding, ...]], Answer]
@@ -117,25 +115,20 @@ class Qmd:
             common = [each for each in report["findings"] if each["agent"] is None]
             report["findings"] = [each.to_json() for each in self._findings()] + common
         status = report["status"]
-        # What is said of the index is about the one that is asked; what the builtin one has is beside it.
         status |= {
             "backend": "qmd",
             "fallback": {"from": "qmd", "reason": state.error} if state.error_at else status["fallback"],
-            "builtin": {name: status[name] for name in ("provider", "model", "files", "behind")},
             **dict.fromkeys(("provider", "model", "requestedProvider"), "qmd"),
             "providerReason": "",
             "files": state.files,
             "behind": {"files": behind, "vectors": 0},
             "dirty": behind > 0,
             "qmd": {
-                "command": qmd.command,
-                "searchMode": qmd.search_mode,
                 "mode": _MODES[qmd.search_mode],
                 "home": str(self._home.folder),
                 "collections": sorted(state.collections),
                 "updatedAt": state.updated_at or None,
                 "embeddedAt": state.embedded_at or None,
-                "error": state.error,
             },
         }
 
@@ -202,8 +195,10 @@ class Qmd:
             if is_first:
                 self._updater.run()
             return
-        if is_first or self._updater.due(changed=is_changed):
+        if is_first:
             self._updater.start()
+        else:
+            self._updater.start_when_due(changed=is_changed)
         if is_first and update.wait_for_boot_sync:
             self._updater.wait()
 

@@ -82,21 +82,13 @@ class TextFormatter(logging.Formatter):
         return f"{head} {shown} {fields}".rstrip()
 
 
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line: `time`, `level`, `logger`, `event`, and the fields."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {"time": _time(record), "level": record.levelname, "logger": _name(record)}
-        return json.dumps(_fields(record, self) | line | {"event": record.getMessage()}, default=str)
-
-
-def configure(level: str = "WARNING", style: str = "text", stream: TextIO | None = None) -> None:
+def configure(level: str = "WARNING", stream: TextIO | None = None) -> None:
     """Send every log line of this process to `stream` (standard error); a second call replaces the first.
 
-    `level` and `style` (text or json) come from `shared.config.environment.log_options`.
+    `level` comes from `shared.config.environment.log_level`.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    handler.setFormatter(TextFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for name in _A_LINE_A_REQUEST:
         logging.getLogger(name).setLevel(logging.DEBUG if level == "DEBUG" else logging.WARNING)

@@ -1,5 +1,4 @@
 import io
-import json
 import logging
 
 import pytest
@@ -18,7 +17,7 @@ def output():
 
 
 def test_a_record_is_one_line_of_event_and_fields(output):
-    logs.configure("INFO", "text", output)
+    logs.configure("INFO", output)
 
     logs.Log("chunk", queue="chunk").info("file.chunked", path="a b.md", chunks=3, note="x\ny")
 
@@ -29,7 +28,7 @@ def test_a_record_is_one_line_of_event_and_fields(output):
 
 
 def test_records_below_the_level_are_dropped(output):
-    logs.configure("WARNING", "text", output)
+    logs.configure("WARNING", output)
 
     logs.Log("chunk").info("quiet")
     logs.Log("chunk").warning("loud")
@@ -39,7 +38,7 @@ def test_records_below_the_level_are_dropped(output):
 
 @pytest.mark.parametrize(("level", "lines"), [("INFO", 0), ("DEBUG", 2)])
 def test_what_libraries_say_of_every_request_is_for_debugging(output, level, lines):
-    logs.configure(level, "text", output)
+    logs.configure(level, output)
 
     logging.getLogger("httpx").info("HTTP Request: POST http://127.0.0.1/v1/embeddings")
     logging.getLogger("mcp.server.streamable_http").info("Terminating session: None")
@@ -47,22 +46,8 @@ def test_what_libraries_say_of_every_request_is_for_debugging(output, level, lin
     assert len(output.getvalue().splitlines()) == lines
 
 
-def test_json_lines_carry_the_same_fields(output):
-    logs.configure("DEBUG", "json", output)
-
-    logs.Log("store").debug("rows.written", rows=2, event="not this one")
-
-    line = json.loads(output.getvalue())
-    assert (line["level"], line["logger"], line["event"], line["rows"]) == (
-        "DEBUG",
-        "store",
-        "rows.written",
-        2,
-    )
-
-
 def test_the_fields_of_a_log_are_in_its_lines_alone(output):
-    logs.configure("INFO", "text", output)
+    logs.configure("INFO", output)
     logs.Log("x", a=1, b=2).error("one")
     logs.Log("x").error("two")
 
@@ -71,9 +56,8 @@ def test_the_fields_of_a_log_are_in_its_lines_alone(output):
     assert second.endswith("two")
 
 
-@pytest.mark.parametrize("style", ["text", "json"])
-def test_a_traceback_stays_in_its_line(output, style):
-    logs.configure("INFO", style, output)
+def test_a_traceback_stays_in_its_line(output):
+    logs.configure("INFO", output)
 
     try:
         raise ValueError("of this kind")
@@ -86,7 +70,7 @@ def test_a_traceback_stays_in_its_line(output, style):
 
 
 def test_lines_of_other_libraries_have_the_same_shape(output):
-    logs.configure("INFO", "text", output)
+    logs.configure("INFO", output)
 
     logging.getLogger("dramatiq.worker").info("started\n%d threads", 4)
 
@@ -95,8 +79,8 @@ def test_lines_of_other_libraries_have_the_same_shape(output):
 
 
 def test_configuring_again_replaces_the_first_time(output):
-    logs.configure("INFO", "text", io.StringIO())
-    logs.configure("INFO", "text", output)
+    logs.configure("INFO", io.StringIO())
+    logs.configure("INFO", output)
 
     logs.Log("x").info("once")
 

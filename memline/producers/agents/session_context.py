@@ -12,8 +12,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from memline.producers.chats import Chat
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
@@ -41,16 +39,6 @@ _HOOK_HEAD = (
 )
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One note on its way into the context."""
-
-    name: str
-    path: str
-    text: str
-    #: Of a log the latest entries matter, of the long-term note the first lines.
-    keeps_end: bool
-
-
 def session_context(
     settings: AgentSettings, chat: Chat, *, is_private: bool, clock: Clock, max_chars: int = MAX_CHARS
 ) -> dict[str, Any]:
@@ -61,57 +49,54 @@ def session_context(
     is_private = is_private and chat.is_private
     today = local_time(clock.now(), settings.content.agents.defaults.user_timezone).date()
     paths = MemoryPaths.of(settings)
-    wanted = [("yesterday", log_path(paths, today - timedelta(days=1)), True)]
-    wanted.append(("today", log_path(paths, today), True))
-    if is_private:
-        wanted = [*(("longTerm", name, False) for name in LONG_TERM), *wanted]
-    parts = list[_Part]()
-    for name, path, keeps_end in wanted:
+    wanted = [("longTerm", name) for name in LONG_TERM if is_private]
+    wanted += [("yesterday", log_path(paths, today - timedelta(days=1))), ("today", log_path(paths, today))]
+    notes = list[tuple[str, str, str]]()
+    for name, path in wanted:
         text = ""
         if located := paths.locate(path):
             reading = read_file(located.absolute, root=located.anchor, clock=clock)
             if reading.outcome == INDEXED:
                 text = for_model(reading.text).strip("\n")
         # On a file system that ignores case both spellings are one file.
-        if text and not any(text == part.text and name == part.name for part in parts):
-            parts.append(_Part(name=name, path=path, text=text, keeps_end=keeps_end))
-    room = max_chars - sum(len(_HEAD.format(path=part.path)) + len(_GAP) for part in parts)
-    shares = dict[str, int]()
-    for number, part in enumerate(sorted(parts, key=lambda part: len(part.text))):
+        if text and (name, text) not in [(each[0], each[2]) for each in notes]:
+            notes.append((name, path, text))
+    room = max_chars - sum(len(_HEAD.format(path=path)) + len(_GAP) for _, path, _ in notes)
+    parts = {path: dict[str, Any]() for _, path, _ in notes}
+    for number, (name, path, text) in enumerate(sorted(notes, key=lambda note: len(note[2]))):
         # What a small part leaves is for the larger ones.
-        shares[part.path] = max(0, room) // (len(parts) - number)
-        room -= min(len(part.text), shares[part.path])
-    shown = [_shown(part, shares[part.path]) for part in parts]
+        share = max(0, room) // (len(notes) - number)
+        room -= min(len(text), share)
+        # Of a log the latest entries matter, of the long-term note the first lines.
+        part_text = _cut(text, share, path, keeps_end=name != "longTerm")
+        parts[path] |= {"name": name, "path": path, "text": part_text, "chars": len(text)}
+        parts[path]["truncated"] = len(text) > share
+    shown = (_HEAD.format(path=path) + part["text"] for path, part in parts.items() if part["text"])
     return {
         "agentId": settings.agent,
         "date": today.isoformat(),
         "private": is_private,
-        "parts": shown,
-        "text": _GAP.join(_HEAD.format(path=part["path"]) + part["text"] for part in shown if part["text"]),
-        "truncated": any(part["truncated"] for part in shown),
+        "parts": [*parts.values()],
+        "text": _GAP.join(shown),
+        "truncated": any(part["truncated"] for part in parts.values()),
         "maxChars": max_chars,
     }
 
 
-def _shown(part: _Part, share: int) -> dict[str, Any]:
-    total = len(part.text)
-    shown: dict[str, Any] = {"name": part.name, "path": part.path, "text": part.text, "chars": total}
-    if total > share:
-        # As long as it can become, so that the whole stays within its share.
-        longest = len(CUT.format(chars=total, total=total, path=part.path)) + 1
-        kept = _whole_lines(part.text, share - longest, keeps_end=part.keeps_end)
-        mark = CUT.format(chars=len(kept), total=total, path=part.path)
-        shown["text"] = (f"{mark}\n{kept}" if part.keeps_end else f"{kept}\n{mark}") if kept else ""
-    return {**shown, "truncated": total > share}
-
-
-def _whole_lines(text: str, chars: int, *, keeps_end: bool) -> str:
-    """Cut the last or the first `chars` characters, from or to the end of a line when one is near."""
+def _cut(text: str, share: int, path: str, *, keeps_end: bool) -> str:
+    """Cut a text that is longer than its share to its last or first lines, with a mark; empty: no room."""
+    total = len(text)
+    if total <= share:
+        return text
+    # As long as the mark can become.
+    chars = share - len(CUT.format(chars=total, total=total, path=path)) - 1
     if chars <= 0:
         return ""
-    cut = text[-chars:] if keeps_end else text[:chars]
-    whole = cut.partition("\n")[2] if keeps_end else cut.rpartition("\n")[0]
-    return whole or cut
+    kept = text[-chars:] if keeps_end else text[:chars]
+    # From or to the end of a line when one is near.
+    kept = (kept.partition("\n")[2] if keeps_end else kept.rpartition("\n")[0]) or kept
+    mark = CUT.format(chars=len(kept), total=total, path=path)
+    return f"{mark}\n{kept}" if keeps_end else f"{kept}\n{mark}"
 
 
 def answer_hook(settings: AgentSettings, event: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,9 +21,6 @@ from memline.shared.errors import MemlineError
 from memline.shared.visible_text import one_line
 from memline.shared.words import counted, span
 
-#: Bytes of a file above which its download is shown as it goes on.
-_SHOWN_BYTES = 2_000_000
-
 #: Seconds between two drawings of the progress, and what erases one.
 _REDRAW_S, _ERASE = 0.1, "\r\x1b[K"
 
@@ -103,16 +100,8 @@ def fetch_model(agent: AgentSettings) -> None:
     if (file := missing(agent)) is None:
         return
     note(f"Downloading {file.name}")
-    tenths = -1
-
-    def show(done: int, total: int) -> None:
-        nonlocal tenths
-        # Of the files of a model only the large ones are worth a line.
-        if total > _SHOWN_BYTES and done * 10 // total > tenths:
-            tenths = done * 10 // total
-            note(f"  {done / 1e6:.0f} of {total / 1e6:.0f} MB")
-
-    fetch(agent, show)
+    say = once_a_minute()
+    fetch(agent, lambda done, total: say(f"  {done / 1e6:.0f} of {total / 1e6:.0f} MB"))
 
 
 @contextmanager

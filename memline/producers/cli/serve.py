@@ -30,8 +30,8 @@ def liveness() -> Liveness:
 
 
 def write_log(*, default_level: str = "WARNING") -> None:
-    """Write this command's log lines, as `MEMLINE_LOG_LEVEL` and `MEMLINE_LOG_FORMAT` say."""
-    logs.configure(*environment.log_options(default=default_level))
+    """Write this command's log lines, from the level of `MEMLINE_LOG_LEVEL` on."""
+    logs.configure(environment.log_level(default=default_level))
 
 
 @contextmanager

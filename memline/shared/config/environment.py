@@ -27,7 +27,6 @@ WORKSPACE = "MEMLINE_WORKSPACE"
 QUEUE_URL = "MEMLINE_QUEUE_URL"
 QUEUE_NAME = "MEMLINE_QUEUE_NAME"
 LOG_LEVEL = "MEMLINE_LOG_LEVEL"
-LOG_FORMAT = "MEMLINE_LOG_FORMAT"
 HF_URL = "MEMLINE_HF_URL"
 SERVE_TOKEN = "MEMLINE_SERVE_TOKEN"
 ALIVE_FILE = "MEMLINE_ALIVE_FILE"
@@ -189,17 +188,12 @@ def hf_url(env: Environment = os.environ) -> str:
     return (read(env, HF_URL) or read(env, "HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
 
 
-def log_options(env: Environment = os.environ, *, default: str = "WARNING") -> tuple[str, str]:
-    """Return level and format of the log, for `shared.logs.configure`."""
-    level = read(env, LOG_LEVEL).upper() or default
-    style = read(env, LOG_FORMAT).lower() or "text"
-    for name, word, known in (
-        (LOG_LEVEL, level, "DEBUG, INFO, WARNING, ERROR"),
-        (LOG_FORMAT, style, "text, json"),
-    ):
-        if word not in known.split(", "):
-            raise ConfigError(f"{name}: {word!r} is not a valid value", hint=f"set it to one of: {known}")
-    return level, style
+def log_level(env: Environment = os.environ, *, default: str = "WARNING") -> str:
+    """Return the level of the log, for `shared.logs.configure`."""
+    level, known = read(env, LOG_LEVEL).upper() or default, "DEBUG, INFO, WARNING, ERROR"
+    if level not in known.split(", "):
+        raise ConfigError(f"{LOG_LEVEL}: {level!r} is not a valid value", hint=f"set it to one of: {known}")
+    return level
 
 
 def colour(env: Environment = os.environ) -> bool | None:

@@ -9,7 +9,6 @@
 
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -89,8 +88,8 @@ class QmdHome:
         self.paths = MemoryPaths.of(settings)
         #: By the names that qmd knows.
         self.collections = self._named()
-        #: The command that runs in the background, and whether nothing is run any more.
-        self._running: subprocess.Popen[str] | None = None
+        #: What runs, and whether nothing is run any more.
+        self._running = set[subprocess.Popen[str]]()
         self.is_stopped = False
 
     def make(self) -> None:
@@ -108,15 +107,14 @@ class QmdHome:
             raise QmdFailed(f"qmd's home {self.folder} cannot be made: {error.strerror}") from None
 
     def stop(self) -> None:
-        """Kill what runs in the background; nothing is run any more."""
+        """Kill what runs; nothing is run any more."""
         self.is_stopped = True
-        if (running := self._running) is not None:
-            _kill(running)
+        for process in [*self._running]:
+            _kill(process)
 
     def run(self, *args: str, timeout_ms: int) -> str:
         """Run `qmd ARGS` to a good end and return what it prints. Raises QmdFailed."""
-        is_question = args[0] in ("query", "search", "vsearch")
-        shown = args[0] if is_question else " ".join(args)
+        shown = args[0]
         config = self.folder / "xdg-config"
         env = {"XDG_CONFIG_HOME": str(config), "XDG_CACHE_HOME": str(self.folder / "xdg-cache")}
         # It wins over `XDG_CONFIG_HOME`.
@@ -138,8 +136,7 @@ class QmdHome:
         except (OSError, ValueError) as error:
             raise QmdFailed(f"qmd {shown} cannot be started: {error}") from None
         with process:
-            if not is_question:
-                self._running = process
+            self._running.add(process)
             try:
                 if self.is_stopped:
                     raise QmdFailed(f"qmd {shown} was stopped")
@@ -148,9 +145,8 @@ class QmdHome:
                 raise QmdFailed(f"qmd {shown} timed out after {timeout_ms}ms", hint=_SLOW) from None
             finally:
                 _kill(process)
-                if not is_question:
-                    # Its number may become that of another process.
-                    self._running = None
+                # Its number may become that of another process.
+                self._running.remove(process)
         if process.returncode:
             words = redact_line((stderr.strip() or stdout.strip())[-2_000:])
             raise QmdFailed(f"qmd {shown} failed (code {process.returncode}): {words}", hint="memline status")
@@ -158,12 +154,8 @@ class QmdHome:
 
     def program(self) -> str:
         """Return the path of the program: the first word of the command. Raises QmdFailed."""
-        command = self._qmd.command
-        try:
-            first = next(iter(shlex.split(command)), "qmd")
-        except ValueError:
-            # A quote that is not closed.
-            first = command
+        # The first word, which may be quoted.
+        first = next(iter(re.findall(r"""'[^']*'|"[^"]*"|\S+""", self._qmd.command)), "qmd").strip("'\"")
         path = self._settings.program_environment.get("PATH", os.defpath)
         if (program := shutil.which(os.path.expanduser(first), path=path)) is None:
             raise QmdFailed(

@@ -1,6 +1,5 @@
 """Keep qmd's index up to date: at the start, every few minutes and after changes, beside the questions."""
 
-import atexit
 import os
 import threading
 from collections.abc import Sequence
@@ -26,40 +25,45 @@ _log = Log("qmd")
 class Updater:
     """Updates the index of qmd for one agent. Safe to use from several threads; close it when done."""
 
-    def __init__(self, settings: AgentSettings, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, settings: AgentSettings, *, clock: Clock | None = None, long_lived: bool = True
+    ) -> None:
+        """A process that stays, `long_lived`, updates at once, unless the configuration says no."""
         self._settings, self._qmd = settings, settings.content.memory.qmd
         self.home = QmdHome(settings)
         self._clock = clock or SystemClock()
         self._made_at = self._clock.now()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        if long_lived and self._qmd.update.on_boot:
+            self.start()
 
     def close(self) -> None:
         """End what runs, and wait for it."""
-        atexit.unregister(self.close)
         self.home.stop()
         self.wait()
 
-    def due(self, *, changed: bool = False) -> bool:
-        """Say whether an update is due by its interval, or after a change by its debounce."""
+    def start_when_due(self, *, changed: bool) -> bool:
+        """Begin an update that is due by its interval, or after a change by its debounce."""
         update = self._qmd.update
         age_s = self._clock.now() - (self.home.state.tried_at or self._made_at)
-        return (changed and age_s >= update.debounce_ms / 1000) or 0 < update.interval * 60 <= age_s
-
-    def start_on_boot(self) -> None:
-        """Begin an update when the process starts, unless the configuration says no."""
-        if self._qmd.update.on_boot:
-            self.start()
+        is_due = (changed and age_s >= update.debounce_ms / 1000) or 0 < update.interval * 60 <= age_s
+        return is_due and self.start()
 
     def start(self) -> bool:
         """Begin an update in the background; False while one runs."""
+
+        def update() -> None:
+            # What failed is in the state, and in the log.
+            with suppress(QmdFailed):
+                self.run()
+                self.embed()
+
         with self._lock:
             if self.home.is_stopped or (self._thread is not None and self._thread.is_alive()):
                 return False
-            self._thread = threading.Thread(target=self._in_background, name="qmd-update", daemon=True)
+            self._thread = threading.Thread(target=update, name="qmd-update", daemon=True)
             self._thread.start()
-        # What it runs ends with this process, also when that closes nothing.
-        atexit.register(self.close)
         return True
 
     def wait(self) -> None:
@@ -79,6 +83,8 @@ class Updater:
             home.run("update", timeout_ms=self._qmd.update.update_timeout_ms)
         except (QmdFailed, IndexFault, OSError) as error:
             failed = error if isinstance(error, QmdFailed) else QmdFailed(f"sessions: {error}")
+            if not home.is_stopped:
+                _log.warning("qmd.update_failed", agent=self._settings.agent, error=failed.message)
             # What it has may be half of it, or nothing.
             home.save(updated_at=0.0, error=failed.message, action=failed.hint, error_at=self._clock.now())
             raise failed from None
@@ -113,14 +119,6 @@ class Updater:
         if self._qmd.sessions.enabled and (past := transcripts_of(self._settings)):
             found += past.discover().files
         return [max(file.mtime_ns, file.ctime_ns) for file in found if file.problem is None]
-
-    def _in_background(self) -> None:
-        try:
-            self.run()
-            self.embed()
-        except QmdFailed as error:
-            if not self.home.is_stopped:
-                _log.warning("qmd.update_failed", agent=self._settings.agent, error=error.message)
 
     def _make_collections(self) -> None:
         """Make those that are missing, and remove those that are not wanted or are of another folder."""
@@ -179,11 +177,8 @@ class QmdUpdates(ExitStack):
     def __init__(self, agents: Sequence[AgentSettings]) -> None:
         super().__init__()
         self._changed = set[str]()
-        self._updaters = dict[str, Updater]()
-        for each in agents:
-            if each.content.memory.backend == "qmd":
-                self._updaters[each.agent] = self.enter_context(closing(Updater(each)))
-                self._updaters[each.agent].start_on_boot()
+        with_qmd = [each for each in agents if each.content.memory.backend == "qmd"]
+        self._updaters = {each.agent: self.enter_context(closing(Updater(each))) for each in with_qmd}
 
     def changed(self, settings: AgentSettings) -> None:
         """Note that files of an agent changed; for any thread."""
@@ -193,5 +188,5 @@ class QmdUpdates(ExitStack):
         """Begin what is due."""
         for agent, updater in self._updaters.items():
             # One that runs may have read the file before: the note stays until another begins.
-            if updater.due(changed=agent in self._changed) and updater.start():
+            if updater.start_when_due(changed=agent in self._changed):
                 self._changed.discard(agent)
