@@ -31,7 +31,6 @@ from memline.shared.index import (
     vectors,
 )
 from memline.shared.index.accounts import AccountFile, Accounts
-from memline.shared.index.chunks import Document
 from memline.shared.index.driver import (
     BUSY_TIMEOUT_MS,
     connect_read_only,
@@ -156,38 +155,35 @@ class IndexWriter:
     def store_files(self, rows: Sequence[FileRow], *, job: str = "") -> list[str]:
         """Make the index agree with files: remove old chunks, store new ones, want their vectors.
 
-        All in one transaction: a commit takes as long as a small file. Returns what changed of each, one of
-        the words of `shared.index.chunks.FileChange.kind`. `job` is the token of the job that asked for the
-        files; empty for a live edit.
+        All in one transaction: a commit takes as long as a small file. Returns what changed of each, as
+        `shared.index.chunks.Changes.kinds`. `job` is the token of the job that asked for the files; empty for
+        a live edit.
         """
-        observed, kinds, documents, paths = dict[str, int](), list[str](), list[Document](), set[str]()
         with self.transaction() as (connection, now):
             target = identities.target(connection)
             # One of another index counts as a live edit.
             known = jobs.by_token(connection, job) if job else None
-            for row in rows:
-                if row.path in paths:
-                    chunks.write_full_text(connection, documents)
-                    documents, paths = [], set()
-                paths.add(row.path)
-                change = chunks.apply_file(connection, row)
-                if target is not None and change.texts:
-                    texts = {digest: estimate_tokens(text) for digest, text in change.texts.items()}
-                    cached = vectors.want(connection, target, texts, job=known.id if known else 0, now=now)
-                    if cached:
-                        meta.add(connection, meta.CACHED_TOTAL, cached)
-                vectors.release(connection, change.orphans, now)
-                if change.kind != "unknown":
-                    observed[row.path] = row.observed_ns
-                kinds.append(change.kind)
-                documents += change.documents
-            chunks.write_full_text(connection, documents)
-            arrived = jobs.files_arrived(connection, observed)
+            changes = chunks.apply_files(connection, rows)
+            vectors.release(connection, changes.orphans, now)
+            if target is not None and changes.texts:
+                texts = {digest: estimate_tokens(text) for digest, text in changes.texts.items()}
+                cached = vectors.want(connection, target, texts, job=known.id if known else 0, now=now)
+                if cached:
+                    meta.add(connection, meta.CACHED_TOTAL, cached)
+            arrived = jobs.files_arrived(
+                connection,
+                {
+                    row.path: row.observed_ns
+                    for row, kind in zip(rows, changes.kinds, strict=True)
+                    if kind != "unknown"
+                },
+            )
+            chunks.write_full_text(connection, changes.documents)
         if arrived:
             # Without a provider, or when all its texts were cached, the last file is the end of a job.
             with self.session() as (connection, now):
                 jobs.finish_settled(connection, now)
-        return kinds
+        return changes.kinds
 
     def store_vectors(
         self, identity: Identity, lease: str, rows: Sequence[VectorRow], learned: RequestCaps | None = None

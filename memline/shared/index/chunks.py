@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from sqlite3 import Connection
-from typing import NamedTuple
+from typing import Any
 
 import msgspec
 
 from memline.shared.index import ledger
 from memline.shared.index.driver import json_ids, scalar
-from memline.shared.index.rows import Chunk, FileRow
+from memline.shared.index.rows import Chunk, FileRow, LedgerEntry
 from memline.shared.note_names import fold, name_key, path_key, stem_key
 from memline.shared.sources import outcomes
 from memline.shared.sources.markdown import outline, sections_of
@@ -35,27 +35,22 @@ _COLUMNS = {"chunks": "text, heading, path, grams", "names": "text, grams"}
 FULL_TEXT = ("chunks_fts", "names_fts")
 
 
-class Document(NamedTuple):
-    """A row of full text."""
-
-    #: chunks or names.
-    table: str
-    row_id: int
-    columns: tuple[str, ...]
+#: Rows of full text by the table they are of, `chunks` or `names`: its id, then its columns.
+Documents = dict[str, list[tuple[int | str, ...]]]
 
 
-class FileChange(msgspec.Struct, frozen=True, kw_only=True):
-    """How a stored file compares with its row before, and which texts were added and removed."""
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """How stored files compare with their rows before, and which texts were added and removed."""
 
-    #: stored, unchanged, late (read earlier than the row; ignored) or unknown (compared with content that the
-    #: ledger has no longer; ignored, to be read again).
-    kind: str
-    #: text hash -> text of the file's chunks; of a session that has grown, of the new ones.
-    texts: dict[bytes, str] = {}
+    #: Of each file: stored, unchanged, late (read earlier than the row; ignored) or unknown (compared with
+    #: content that the ledger has no longer; ignored, to be read again).
+    kinds: list[str]
+    #: text hash -> text of their chunks; of a session that has grown, of the new ones.
+    texts: dict[bytes, str]
     #: Text hashes that no chunk of any file has any more.
-    orphans: list[bytes] = []
+    orphans: list[bytes]
     #: What full text lacks until `write_full_text`.
-    documents: list[Document] = []
+    documents: Documents
 
 
 def text_hash(text: str) -> bytes:
@@ -63,87 +58,107 @@ def text_hash(text: str) -> bytes:
     return sha256(text.encode()).digest()
 
 
-def apply_file(connection: Connection, row: FileRow) -> FileChange:
-    """Make the index agree with `row`, inside the caller's transaction that ends with `write_full_text`.
+def apply_files(connection: Connection, rows: Sequence[FileRow]) -> Changes:
+    """Make the index agree with `rows`, inside the caller's transaction that ends with `write_full_text`.
 
     Safe twice, late and out of order: a row that was observed no later than the one in the ledger changes
-    nothing, so the newest read of the file always stays.
+    nothing, so the newest read of a file always stays.
     """
-    before = ledger.entry(connection, row.path)
+    newest: dict[str, FileRow] = {}
+    for row in rows:
+        if row.path not in newest or row.observed_ns > newest[row.path].observed_ns:
+            newest[row.path] = row
+    kinds, files = list[str](), dict[int, FileRow]()
+    for row in rows:
+        before = ledger.entry(connection, row.path)
+        kinds.append(_kind(before, row) if newest[row.path] is row else "late")
+        if kinds[-1] in ("stored", "unchanged"):
+            if row.chunks is None:
+                ledger.touch(connection, row)
+            else:
+                files[ledger.record(connection, row)] = row
+    documents: Documents = {}
+    texts, orphans, documents["chunks"] = _replace_chunks(connection, files)
+    documents["names"] = _replace_names(connection, files)
+    _replace_tags_and_links(connection, files)
+    return Changes(kinds=kinds, texts=texts, orphans=orphans, documents=documents)
+
+
+def _kind(before: LedgerEntry | None, row: FileRow) -> str:
     if before is not None and row.observed_ns <= before.observed_ns <= row.observed_ns + MAX_CLOCK_STEP_NS:
-        return FileChange(kind="late")
+        return "late"
     if row.chunks is None:
         recorded = before and (before.outcome, before.hash, before.chunking)
-        if recorded != (row.outcome, row.hash, row.chunking):
-            # The ledger changed while the worker compared with it: what it left out is missing here.
-            return FileChange(kind="unknown")
-        ledger.touch(connection, row)
-        return FileChange(kind="unchanged")
-    file_id = ledger.record(connection, row)
-    texts, orphans, documents = _replace_chunks(connection, file_id, row)
+        # When the ledger changed while the worker compared with it, what it left out is missing here.
+        return "unchanged" if recorded == (row.outcome, row.hash, row.chunking) else "unknown"
     # A file that was made and removed between two scans has a row as well, which tells that it was read.
     is_new = row.outcome != ledger.REMOVED or (before is not None and before.outcome != ledger.REMOVED)
-    kind = "stored" if is_new else "unchanged"
-    return FileChange(kind=kind, texts=texts, orphans=orphans, documents=documents)
+    return "stored" if is_new else "unchanged"
+
+
+#: To be followed by row ids of files as JSON. All files of a transaction share their statements: with a dozen
+#: each they took a tenth of a first index.
+_OF_FILES = "WHERE file_id IN (SELECT value FROM json_each(?))"
 
 
 def _replace_chunks(
-    connection: Connection, file_id: int, row: FileRow
-) -> tuple[dict[bytes, str], list[bytes], list[Document]]:
-    """Store the chunks of a file; those that did not change keep their rows, wherever they stand now."""
-    chunks = [(text_hash(chunk.text), chunk) for chunk in row.chunks or ()]
-    before: defaultdict[tuple[bytes, str], list[tuple[int, ...]]] = defaultdict(list)
-    for digest, heading, *place in connection.execute(
-        "SELECT text_hash, heading, id, ordinal, start_line, end_line FROM chunks WHERE file_id = ?"
-        " ORDER BY ordinal DESC",
-        (file_id,),
-    ):
-        before[digest, heading].append(tuple(place))
-    new, moved = dict[int, tuple[bytes, Chunk]](), list[tuple[int, ...]]()
-    for ordinal, (digest, chunk) in enumerate(chunks):
-        if same := before[digest, chunk.heading]:
-            row_id, *place = same.pop()
-            if place != [ordinal, chunk.start_line, chunk.end_line]:
-                moved.append((ordinal, chunk.start_line, chunk.end_line, row_id))
-        else:
-            new[ordinal] = digest, chunk
-    gone = json_ids(row_id for same in before.values() for row_id, *_ in same)
-    if not (new or moved) and gone == "[]":
-        return {digest: chunk.text for digest, chunk in chunks}, [], []
-    listed = "WHERE id IN (SELECT value FROM json_each(?))"
-    rows = connection.execute(f"SELECT id, heading, text FROM chunks {listed}", (gone,))
-    write_full_text(connection, [_document(row.path, *each) for each in rows], removes=True)
-    connection.execute(f"DELETE FROM chunks {listed}", (gone,))
+    connection: Connection, files: Mapping[int, FileRow]
+) -> tuple[dict[bytes, str], list[bytes], list[tuple[int | str, ...]]]:
+    """Store the chunks of files; those that did not change keep their rows, wherever they stand now.
+
+    Returns texts, orphans and documents as `Changes` has them.
+    """
+    before: defaultdict[tuple[int, bytes, str], list[tuple[int, ...]]] = defaultdict(list)
+    columns = "file_id, text_hash, heading, id, ordinal, start_line, end_line"
+    query = f"SELECT {columns} FROM chunks {_OF_FILES} ORDER BY ordinal DESC"
+    for file_id, digest, heading, *place in connection.execute(query, (json_ids(files),)):
+        before[file_id, digest, heading].append(tuple(place))
+    texts, moved, new = dict[bytes, str](), list[tuple[int, ...]](), list[tuple[Any, ...]]()
+    for file_id, row in files.items():
+        all_texts, new_texts = dict[bytes, str](), dict[bytes, str]()
+        for ordinal, chunk in enumerate(row.chunks or ()):
+            digest, at = text_hash(chunk.text), (ordinal, chunk.start_line, chunk.end_line)
+            all_texts[digest] = chunk.text
+            if same := before.get((file_id, digest, chunk.heading)):
+                row_id, *place = same.pop()
+                if at != (*place,):
+                    moved.append((*at, row_id))
+            else:
+                new_texts[digest] = chunk.text
+                new.append((file_id, *at, chunk.heading, chunk.text, digest))
+        texts |= new_texts if row.source == SESSIONS and new_texts else all_texts
+    if gone := {row_id: digest for (_, digest, _), same in before.items() for row_id, *_ in same}:
+        listed, which = json_ids(gone), "WHERE chunks.id IN (SELECT value FROM json_each(?))"
+        query = f"SELECT path, chunks.id, heading, text FROM chunks JOIN files ON files.id = file_id {which}"
+        removed = [_document(*each) for each in connection.execute(query, (listed,))]
+        write_full_text(connection, {"chunks": removed}, removes=True)
+        connection.execute(f"DELETE FROM chunks {which}", (listed,))
     change = "UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?"
     connection.executemany(change, moved)
     connection.executemany(
         "INSERT INTO chunks (file_id, ordinal, start_line, end_line, heading, text, text_hash)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            (file_id, ordinal, chunk.start_line, chunk.end_line, chunk.heading, chunk.text, digest)
-            for ordinal, (digest, chunk) in new.items()
-        ),
+        new,
     )
-    query = "SELECT id, heading, text, ordinal FROM chunks WHERE file_id = ? AND ordinal >= ?"
-    rows = connection.execute(query, (file_id, min(new, default=len(chunks))))
-    documents = [_document(row.path, *each) for *each, ordinal in rows if ordinal in new]
-    documents += _replace_names(connection, file_id, row)
-    _replace_tags_and_links(connection, file_id, row)
-    wanted = new.values() if row.source == SESSIONS and new else chunks
-    texts = {digest: chunk.text for digest, chunk in wanted}
+    query = f"SELECT file_id, ordinal, id FROM chunks {_OF_FILES}"
+    ids = {(each, at): row_id for each, at, row_id in connection.execute(query, (json_ids(files),))}
+    documents = [
+        _document(files[file_id].path, ids[file_id, ordinal], heading, text)
+        for file_id, ordinal, _, _, heading, text, _ in new
+    ]
     used = "SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1"
-    removed = (digest for (digest, _), same in before.items() if same)
-    return texts, [digest for digest in removed if not scalar(connection, used, digest)], documents
+    orphans = [digest for digest in {*gone.values()} if not scalar(connection, used, digest)]
+    return texts, orphans, documents
 
 
-def _document(path: str, row_id: int, heading: str, text: str) -> Document:
+def _document(path: str, row_id: int, heading: str, text: str) -> tuple[int | str, ...]:
     """Make the document of a chunk: its text, the headings above and in it, its path, pairs of characters."""
     text, above, name = fold(text), heading.split(" > "), ""
     inside = [title for title in sections_of(text) if title not in above]
     if not path.isascii():
         path, name = path_key(path), fold(path.rpartition("/")[2])
     pairs = grams(f"{fold(heading)}\n{text}\n{name}")
-    return Document("chunks", row_id, (text, fold(" > ".join((*above, *inside))), path, pairs))
+    return row_id, text, fold(" > ".join((*above, *inside))), path, pairs
 
 
 def sessions_in(source: Connection) -> Iterator[FileRow]:
@@ -164,17 +179,16 @@ def count(connection: Connection) -> int:
     return int(scalar(connection, "SELECT count(*) FROM chunks"))
 
 
-def _replace_names(connection: Connection, file_id: int, row: FileRow) -> list[Document]:
-    """Store the names of a file and return their documents; a file without chunks has none."""
-    query = "SELECT id, key, title FROM names WHERE file_id = ? ORDER BY id"
-    names = _of_names(row.path, connection.execute(query, (file_id,)).fetchall())
-    write_full_text(connection, names, removes=True)
-    connection.execute("DELETE FROM names WHERE file_id = ?", (file_id,))
+def _replace_names(connection: Connection, files: Mapping[int, FileRow]) -> list[tuple[int | str, ...]]:
+    """Store the names of files and return their documents; a file without chunks has none."""
+    ids = json_ids(files)
+    write_full_text(connection, {"names": _stored_names(connection, ids)}, removes=True)
+    connection.execute(f"DELETE FROM names {_OF_FILES}", (ids,))
     connection.executemany(
         "INSERT INTO names (file_id, key, title) VALUES (?, ?, ?)",
-        ((file_id, key, title) for key, title in _names(row)),
+        ((file_id, key, title) for file_id, row in files.items() for key, title in _names(row)),
     )
-    return _of_names(row.path, connection.execute(query, (file_id,)).fetchall())
+    return _stored_names(connection, ids)
 
 
 def _names(row: FileRow) -> Iterator[tuple[str, str]]:
@@ -189,47 +203,54 @@ def _names(row: FileRow) -> Iterator[tuple[str, str]]:
     yield from ((key, "") for key in others if key not in ("", first))
 
 
-def _of_names(path: str, names: Sequence[tuple[int, str, str]]) -> list[Document]:
-    """Make the documents of names: of the file and its title as one, of each alias."""
-    if not names:
-        return []
-    (first, _, title), *others = names
-    stem = os.path.splitext(path.rpartition("/")[2])[0]
-    texts = {first: f"{stem} {title or stem}"}
-    texts |= {row_id: key for row_id, key, _ in others if key != name_key(title)}
-    return [Document("names", row_id, (fold(text), grams(fold(text)))) for row_id, text in texts.items()]
+def _stored_names(connection: Connection, ids: str) -> list[tuple[int | str, ...]]:
+    """Make the documents of names: of a file and its title as one, of each alias."""
+    documents, first, first_title = list[tuple[int | str, ...]](), 0, ""
+    query = (
+        f"SELECT file_id, path, names.id, key, title FROM names JOIN files ON files.id = file_id {_OF_FILES}"
+        " ORDER BY file_id, names.id"
+    )
+    for file_id, path, row_id, key, title in connection.execute(query, (ids,)):
+        if file_id != first:
+            first, first_title = file_id, name_key(title)
+            stem = os.path.splitext(path.rpartition("/")[2])[0]
+            key = f"{stem} {title or stem}"
+        elif key == first_title:
+            continue
+        documents.append((row_id, fold(key), grams(fold(key))))
+    return documents
 
 
-def _replace_tags_and_links(connection: Connection, file_id: int, row: FileRow) -> None:
+def _replace_tags_and_links(connection: Connection, files: Mapping[int, FileRow]) -> None:
     for table in ("tags", "links"):
-        connection.execute(f"DELETE FROM {table} WHERE file_id = ?", (file_id,))
-    if not row.chunks:
-        return
+        connection.execute(f"DELETE FROM {table} {_OF_FILES}", (json_ids(files),))
+    with_text = [(file_id, row) for file_id, row in files.items() if row.chunks]
     connection.executemany(
         "INSERT OR IGNORE INTO tags (file_id, tag) VALUES (?, ?)",
-        ((file_id, tag) for tag in row.tags.split("\n") if tag),
+        ((file_id, tag) for file_id, row in with_text for tag in row.tags.split("\n") if tag),
     )
     connection.executemany(
         "INSERT INTO links (file_id, ordinal, line, target, is_path, key) VALUES (?, ?, ?, ?, ?, ?)",
         (
             (file_id, ordinal, each.line, each.target, each.is_path, each.key)
+            for file_id, row in with_text
             for ordinal, each in enumerate(row.links)
         ),
     )
 
 
-def write_full_text(connection: Connection, documents: Sequence[Document], *, removes: bool = False) -> None:
+def write_full_text(connection: Connection, documents: Documents, *, removes: bool = False) -> None:
     """Add documents to full text, or remove them; FTS5 must be told what those were which it removes.
 
-    New ones are added last in the caller's transaction, and before a file comes again: FTS5 writes what it
-    has gathered before each statement that SQLite may have to undo alone; file by file took twice as long.
+    New ones are added last in the caller's transaction: FTS5 writes what it has gathered before each
+    statement that SQLite may have to undo alone; file by file took twice as long.
     """
-    for table, columns in _COLUMNS.items():
+    for table, rows in documents.items():
         command, word = (f"{table}_fts, ", "'delete', ") if removes else ("", "")
+        columns = _COLUMNS[table]
         marks = ", ?" * len(columns.split())
         connection.executemany(
-            f"INSERT INTO {table}_fts ({command}rowid, {columns}) VALUES ({word}?{marks})",
-            ((each.row_id, *each.columns) for each in documents if each.table == table),
+            f"INSERT INTO {table}_fts ({command}rowid, {columns}) VALUES ({word}?{marks})", rows
         )
 
 
