@@ -94,7 +94,6 @@ def test_while_it_is_open_no_process_calls_and_a_restart_changes_nothing(place, 
     assert (state["state"], state["mode"]) == ("open", "requests")
     assert state["nextProbe"] - state["since"] == 2 * health.REQUEST_RULES.open_s
     assert state["reason"]
-    assert state["action"]
 
 
 def test_a_new_key_is_tried_at_once(place, server, second):

@@ -1,5 +1,6 @@
 """A process works with the settings of its start, and says when its configuration was changed since."""
 
+from memline.shared.index.hold import has_follower
 from tests.support.process import end, running_memline
 from tests.support.workspace import until
 
@@ -16,7 +17,7 @@ def findings_of(place, code):
 def test_a_process_that_started_before_its_configuration_changed_is_named(place):
     place.write("memory/a.md", "# A\n")
     with running_memline(*place.arguments("up")) as process:
-        until(lambda: bool(report(place)["processes"]), "its start")
+        until(lambda: has_follower(place.index_path), "its start")
         assert findings_of(place, "old_settings") == []
 
         place.configure(query={"maxResults": 3})

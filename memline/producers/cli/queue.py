@@ -86,8 +86,7 @@ def queue(invocation: Invocation, conditions: tuple[str, ...], watch: bool, as_j
 
 def _report(invocation: Invocation) -> dict[str, Any]:
     """Return the state of the fleet, its advice as it is typed for this memory."""
-    report = invocation.typed(fleet_state(invocation.settings, invocation.agents()))
-    return report | {"agents": [invocation.typed(each) for each in report["agents"]]}
+    return invocation.typed(fleet_state(invocation.settings, invocation.agents()))
 
 
 def _show_again(invocation: Invocation) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 
 from memline.producers.reports.state import agent_state
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE
-from memline.shared.errors import IndexFault
-from memline.shared.finding import OK, Finding, problem
-from memline.shared.findings.check import check_common, of_agent
+from memline.shared.finding import OK, Finding
+from memline.shared.findings.check import check_common
 from memline.shared.index import driver
 from memline.shared.packages import lack
 from memline.shared.queue.fleet_reader import fleet_at
@@ -42,12 +41,9 @@ def examine_agent(
     settings: Settings, agent: AgentSettings, *, deep: bool = False, met: Sequence[Finding] = ()
 ) -> Iterator[Finding]:
     """Examine one agent; `deep` as in `reports.state.agent_state`, `met`: what its backend met."""
-    damage = _damage(agent)
-    if damage is not None:
-        yield from of_agent(agent.agent, (damage,))
     now = agent_state(settings, agent, deep=deep, met=met)
     yield from now.findings
-    if now.has_index and damage is None:
+    if now.has_index:
         counts = (now.files, "file"), (now.chunks, "chunk"), (now.backlog.ready, "vector")
         yield _ok(f"{', '.join(counted(*each) for each in counts)} in {agent.index_path}", agent.agent)
     choice, codes = now.choice, {each.code for each in now.findings}
@@ -56,14 +52,3 @@ def examine_agent(
     elif choice.identity and not codes & {"provider_fails", "provider_unusable", "fallback_active"}:
         is_asked = "asked for one vector" if deep else "not asked (memline doctor --deep)"
         yield _ok(f"embeds with {choice.provider} {choice.model}, {is_asked}", agent.agent)
-
-
-def _damage(agent: AgentSettings) -> Finding | None:
-    """Return the finding that pages of an index are damaged, which reading its rows may not meet."""
-    verdict = "ok"
-    # Reading its rows meets an IndexFault again, and says so.
-    with suppress(IndexFault), driver.reading_if_any(agent.index_path) as reader:
-        verdict = reader.execute("PRAGMA quick_check(1)").fetchone()[0] if reader is not None else "ok"
-    if verdict == "ok":
-        return None
-    return problem("index_unusable", f"the index is damaged: {verdict}", "memline index")

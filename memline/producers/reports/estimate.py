@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -21,7 +20,7 @@ from memline.shared.sync.plan import make_plan
 from memline.shared.sync.read_file import FileReader
 from memline.shared.words import counted
 
-_STATES = "SELECT text_hash, state FROM vectors WHERE identity_id = ? AND state IN ('ready', 'leased')"
+_KNOWN = "SELECT text_hash FROM vectors WHERE identity_id = ? AND state IN ('ready', 'leased')"
 _UNREADY_TEXTS = (
     "SELECT text_hash, text FROM chunks WHERE NOT EXISTS (SELECT 1 FROM vectors"
     " WHERE identity_id = ? AND vectors.text_hash = chunks.text_hash AND state = 'ready')"
@@ -33,57 +32,51 @@ def estimate(settings: AgentSettings, *, force: bool = False) -> dict[str, Any]:
     choice, batch = choose(settings), settings.memory.remote.batch
     with driver.reading_if_any(settings.index_path) as reader:
         index = reader if reader is not None else driver.empty()
-        plan = make_plan(settings, choice, index)
-        paths = plan.changes.to_read(force=force)
+        paths = make_plan(settings, choice, index).changes.to_read(force=force)
         file_reader = FileReader(settings, clock=SystemClock())
-        texts: dict[bytes, int] = {}
+        #: Text hash -> tokens.
+        texts = dict[bytes, int]()
         chunk_count = 0
         for path in paths:
             entry = ledger.entry(index, path) if is_transcript(path) else None
             chunks = file_reader.read(path, entry=entry, force=force).chunks or ()
             chunk_count += len(chunks)
             texts.update((text_hash(chunk.text), estimate_tokens(chunk.text)) for chunk in chunks)
-        states: dict[bytes, str] = {}
-        mode, price, is_batch = "", None, False
+        known, price, is_batch = set[bytes](), None, False
         if (identity := choice.identity) is None:
             texts.clear()
         else:
             target = identities.by_key(index, identity.key)
-            states = dict(index.execute(_STATES, (target.id if target else 0,)))
+            target_id = target.id if target else 0
             # What the index has without a vector: after a run that was cut, or of a new model.
-            for digest, text in index.execute(_UNREADY_TEXTS, (target.id if target else 0,)):
+            for digest, text in index.execute(_UNREADY_TEXTS, (target_id,)):
                 texts.setdefault(digest, estimate_tokens(text))
+            # Those at the provider are paid for.
+            known = {digest for (digest,) in index.execute(_KNOWN, (target_id,))} & texts.keys()
             own, public = settings.content.prices, not identity.endpoint
             price = price_of(identity.provider, identity.model, public=public, own=own)
             with closing(AccountFile(settings.account_path)) as file:
                 of_batches = health.read(Accounts(index=index, file=file), choice.provider, health.BATCH)
             has_api = PROVIDERS[choice.provider].batch_hours > 0
-            is_batch = batch.enabled and has_api and not of_batches.is_stopped
-    counts = Counter(states.get(digest) for digest in texts)
-    tokens = sum(tokens for digest, tokens in texts.items() if digest not in states)
-    if choice.identity is not None:
-        is_batch = is_batch and counts[None] >= batch.min_texts
-        mode = health.BATCH if is_batch else health.REQUESTS
+            is_worth_it = len(texts) - len(known) >= batch.min_texts
+            is_batch = batch.enabled and has_api and is_worth_it and not of_batches.is_stopped
+    tokens = sum(tokens for digest, tokens in texts.items() if digest not in known)
     cost = price.cost(tokens, by_batch=is_batch) if price else None
-    hint = f'prices: {{ "{choice.model}": {{ perMillion: 0.02 }} }}' if mode and price is None else None
     return {
         "agentId": settings.agent,
         "provider": choice.provider,
         "model": choice.model,
         "files": len(paths),
         "chunks": chunk_count,
-        # Texts to embed, those whose vector is in the index, and those at the provider already.
-        "texts": counts[None],
-        "cached": counts["ready"],
-        "underWay": counts["leased"],
+        # Texts to embed, and those whose vector is in the index or on its way.
+        "texts": len(texts) - len(known),
+        "cached": len(known),
         # Estimated, of the texts to embed; and how they would be sent: requests, batch or nothing.
         "tokens": tokens,
-        "mode": mode,
+        "mode": "" if identity is None else health.BATCH if is_batch else health.REQUESTS,
         "costUsd": cost,
         "costInWords": price.words(cost) if price else "no price known",
         "price": price.to_json() if price else None,
-        # The line for the configuration file that adds a price.
-        "priceHint": hint,
     }
 
 
@@ -94,15 +87,14 @@ def words(plan: dict[str, Any]) -> Iterator[str]:
         f" {counted(plan['texts'], 'text')} to embed ({plan['cached']:,} more are cached),"
         f" about {counted(plan['tokens'], 'token')}"
     )
-    if plan["underWay"]:
-        yield f"  {counted(plan['underWay'], 'text', 'are')} at the provider already"
     if not plan["mode"]:
         yield "  nothing to embed, keyword search only"
         return
     price, by = plan["price"], "in batches" if plan["mode"] == health.BATCH else "in requests"
     yield f"  {plan['provider']} {plan['model']} {by}: {plan['costInWords']}"
-    if price and price["asOf"]:
+    if price is None:
+        entry = f'prices: {{ "{plan["model"]}": {{ perMillion: 0.02 }} }}'
+        yield f"  add a price to the configuration file: {entry}"
+    elif price["asOf"]:
         source = "list price" if price["source"] == LISTED else "price of the configuration"
         yield f"  {source} of {price['asOf']}; tokens are estimated"
-    if plan["priceHint"]:
-        yield f"  add a price to the configuration file: {plan['priceHint']}"

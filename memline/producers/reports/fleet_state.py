@@ -37,7 +37,6 @@ def to_json(now: State) -> dict[str, Any]:
     """Return the JSON contract of `memline queue`; without an answer of Redis there are no queues."""
     agents = [each for each in now.agents if each.has_index]
     counts = {name: sum(getattr(each.backlog, name) for each in agents) for name in STATES if name != "ready"}
-    counts["backfill"] = sum(each.backfill for each in agents)
     rate = sum(each.vectors_per_second for each in agents)
     pending = counts["wanted"] + counts["leased"]
     # Nothing is sent or stored while it is stopped, whatever came in the last minute.
@@ -51,24 +50,19 @@ def to_json(now: State) -> dict[str, Any]:
         },
         "agents": [_agent(each) for each in agents],
         "findings": [each.to_json() for each in now.findings],
-        "processes": list(now.processes),
         "workers": [each.to_json() for each in now.fleet.workers] if now.fleet else [],
         "providers": [account for each in agents for account in each.providers],
         "spending": now.spending,
-        "redis": {"usedMemoryBytes": now.fleet.used_memory or None if now.fleet else None},
     }
 
 
 def _agent(each: AgentState) -> dict[str, Any]:
     return {
         "agentId": each.agent,
-        "vectors": {name: getattr(each.backlog, name) for name in STATES} | {"backfill": each.backfill},
-        "ceiling": each.refusal.to_json() if each.refusal else None,
+        "vectors": {name: getattr(each.backlog, name) for name in STATES},
         "vectorsPerSecond": each.vectors_per_second,
-        "filesWaiting": each.files_waiting,
+        "ceiling": each.refusal.to_json() if each.refusal else None,
         "jobs": each.job_reports,
-        "jobCounts": each.job_counts,
-        "findings": [finding.to_json() for finding in each.findings],
     }
 
 

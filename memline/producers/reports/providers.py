@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from memline.shared.config.schema import AgentSettings
 from memline.shared.findings.facts import Facts
 from memline.shared.findings.work import RESUME
 from memline.shared.scheduling import health
@@ -60,28 +59,23 @@ def modes(facts: Facts) -> list[dict[str, Any]]:
         used = (health.REQUESTS, health.BATCH) if has_batches else (health.REQUESTS,)
         states = {(in_use, mode): Health() for mode in used} | states
     return [
-        _mode(provider, mode, state, facts.settings)
+        _mode(provider, mode, state)
         for (provider, mode), state in states.items()
         if provider == in_use or state.is_stopped or state.failures
     ]
 
 
-def _mode(provider: str, mode: str, state: Health, settings: AgentSettings) -> dict[str, Any]:
-    is_batch = mode == health.BATCH
-    rules = health.batch_rules(settings.memory.remote.batch) if is_batch else health.REQUEST_RULES
+def _mode(provider: str, mode: str, state: Health) -> dict[str, Any]:
     return {
         "provider": provider,
         "mode": mode,
         "state": state.state,
         "failures": state.failures,
-        "limit": rules.max_failures,
         "since": state.since or None,
         "nextProbe": state.retry_at if state.paused else None,
-        "holdUntil": None if state.paused else state.retry_at or None,
         "pausedByHand": state.manual,
         "maxRows": state.max_rows or None,
-        "reason": f"{health.PAUSED} for {provider}" if state.manual and not state.paused else state.reason,
-        "action": health.action_of(state, provider),
+        "reason": state.reason,
     }
 
 

@@ -4,7 +4,6 @@ pages only format it.
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ import msgspec
 from memline.producers.reports import jobs as job_reports
 from memline.producers.reports import providers
 from memline.shared.config.agents import Settings
-from memline.shared.config.config_file import changed_ns
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError
@@ -26,7 +24,6 @@ from memline.shared.findings.check import check, check_common
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.index import chunks, driver, identities, ledger, vectors
 from memline.shared.index.accounts import AccountFile
-from memline.shared.index.hold import holders
 from memline.shared.queue.fleet import Fleet
 from memline.shared.queue.fleet_reader import fleet_at
 from memline.shared.scheduling import jobs
@@ -62,9 +59,6 @@ class AgentState(Facts):
         self.findings, self.stop = check(self, *met), sending(self)
         #: The identity that is searched.
         self.active = identities.active(self.index)
-        #: Pending vectors of jobs.
-        live = vectors.count_live(self.index, self.target.id) if self.target else 0
-        self.backfill = self.backlog.wanted - live
         counts = {name: (name, 0, 0) for name in agent.memory.sources}
         counts |= {row[0]: row for row in ledger.source_counts(self.index)}
         #: Source, its files and their chunks.
@@ -85,9 +79,9 @@ class AgentState(Facts):
         self.job_counts = {each: states.count(each) for each in jobs.STATES}
 
     @property
-    def is_behind(self) -> bool:
-        is_changing = bool(self.active and self.target and self.active.id != self.target.id)
-        return bool(self.plan.changes.count or self.model.missing or self.model.reason or is_changing)
+    def is_building(self) -> bool:
+        """Whether another model is built beside the one that is searched."""
+        return bool(self.active and self.target and self.active.id != self.target.id)
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,8 +94,6 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     #: What all agents spent, as JSON.
     spending: dict[str, Any]
-    #: The processes of the home that have no heartbeat.
-    processes: tuple[dict[str, Any], ...]
     #: Queues and workers; None without a fleet.
     fleet: Fleet | None = None
 
@@ -119,12 +111,13 @@ def state(
     agents.
     """
     read = tuple(agent_state(settings, each, deep=deep, met=met) for each in agents)
+    with closing(AccountFile(settings.account_path)) as file:
+        spending = spent(file, settings.content.limits, time.time())
     return State(
         at=time.time(),
         agents=read,
         findings=by_urgency(check_common(settings, agents), *(each.findings for each in read)),
-        spending=spending(settings),
-        processes=processes(settings, agents),
+        spending=spending,
         fleet=fleet_at(settings.queue) if settings.queue else None,
     )
 
@@ -156,29 +149,6 @@ def probe(choice: Choice) -> Finding | None:
             choice.provider,
         )
     return None
-
-
-def spending(settings: Settings | AgentSettings) -> dict[str, Any]:
-    """Report what all agents of a home spent for embedding; see `shared.scheduling.budget.spent`."""
-    with closing(AccountFile(settings.account_path)) as file:
-        return spent(file, settings.content.limits, time.time())
-
-
-def processes(settings: Settings, agents: Sequence[AgentSettings]) -> tuple[dict[str, Any], ...]:
-    """Report the processes that dispatch the indexes of agents or follow their files."""
-    found: dict[int, dict[str, Any]] = {}
-    for agent in agents:
-        for each in holders(agent.index_path):
-            entry = {
-                "kind": each.kind,
-                "host": socket.gethostname(),
-                "pid": each.pid,
-                "startedAt": each.started,
-                "agents": [],
-                "oldSettings": changed_ns(settings.file.path) > 1e9 * each.started,
-            }
-            found.setdefault(each.pid, entry)["agents"].append(agent.agent)
-    return tuple(found.values())
 
 
 class StateReader:

@@ -33,7 +33,6 @@ def report(
             "leftOut": [{"path": path, "reason": reason} for path, reason in plan.discovery.left_out],
         },
         "findings": [each.to_json() for each in now.findings],
-        "processes": list(now.processes),
     }
     if deep:
         # OpenClaw's name of it, in the same report.
@@ -68,14 +67,14 @@ def _status(now: AgentState) -> dict[str, Any]:
     modes = [mode for account in now.providers for mode in account["modes"]]
     batch = next((each for each in modes if each["mode"] == health.BATCH), {"failures": 0, "reason": ""})
     active, target = now.active, now.target
-    is_building = bool(active and target and active.id != target.id)
-    rows = {"active": _identity(active), "target": _identity(target), "building": is_building}
+    rows = {"active": _identity(active), "target": _identity(target), "building": now.is_building}
+    is_behind = now.plan.changes.count or now.model.missing or now.model.reason or now.is_building
     sources = [{"source": name, "files": files, "chunks": count} for name, files, count in now.sources]
     return {
         "backend": "builtin",
         "files": now.files,
         "chunks": now.chunks,
-        "dirty": now.is_behind,
+        "dirty": bool(is_behind),
         "workspaceDir": str(settings.workspace),
         "workspaceOrigin": settings.workspace_origin,
         "dbPath": str(settings.index_path),

@@ -248,11 +248,6 @@ def backlog(connection: Connection, identity_id: int) -> Backlog:
     return Backlog(**counts)
 
 
-def count_live(connection: Connection, identity_id: int) -> int:
-    """Count the wanted texts of live edits."""
-    return int(_count(connection, f"{_OF_STATE} = 'wanted' AND job = 0", identity_id))
-
-
 def is_pending(connection: Connection, identity_id: int) -> bool:
     """Tell whether any vector of an identity is wanted or in flight."""
     query = f"SELECT 1 FROM vectors WHERE {_OF_STATE} IN ('wanted', 'leased') LIMIT 1"

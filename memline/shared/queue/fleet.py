@@ -86,12 +86,10 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """Queues, workers and memory of a fleet at one moment; empty where Redis does not answer."""
+    """Queues and workers of a fleet at one moment; empty where Redis does not answer."""
 
     queues: tuple[QueueDepth, ...] = ()
     workers: tuple[WorkerInfo, ...] = ()
-    #: Bytes of Redis in use, by all its users.
-    used_memory: int = 0
     #: Why Redis does not answer, refuses messages or may lose them.
     error: QueueError | None = None
 

@@ -125,7 +125,6 @@ def read_fleet(client: FleetClient) -> Fleet:
     return Fleet(
         queues=tuple(_depths(client, workers)),
         workers=workers,
-        used_memory=int(memory["used_memory"]),
         error=redis_client.trouble(client, memory),
     )
 

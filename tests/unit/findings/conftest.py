@@ -74,7 +74,7 @@ def fleet(
         )
         for role in roles
     )
-    return Fleet(queues=queues, workers=alive, used_memory=1)
+    return Fleet(queues=queues, workers=alive)
 
 
 def fleet_now(*roles, **options):

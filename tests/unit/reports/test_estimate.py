@@ -17,7 +17,7 @@ def place(place, monkeypatch):
 def test_a_plan_counts_what_would_be_read_sent_and_paid(place):
     plan = estimate(place.agent)
 
-    assert [plan[name] for name in ("files", "cached", "underWay", "mode")] == [4, 0, 0, "requests"]
+    assert [plan[name] for name in ("files", "cached", "mode")] == [4, 0, "requests"]
     assert plan["texts"] >= 4 and plan["costUsd"] == pytest.approx(plan["tokens"] * 0.02 / 1e6)
     first, money, *_ = words(plan)
     counts = f"4 files to read, {plan['chunks']} chunks; {plan['texts']} texts to embed"

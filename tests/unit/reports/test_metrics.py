@@ -55,7 +55,6 @@ FLEET = Fleet(
         worker("bb", "embed", threads=8),
         worker("ccc", "embed", "store", threads=1),
     ),
-    used_memory=1_048_576,
 )
 
 
