@@ -23,7 +23,7 @@ from memline.shared.config.load import Options, load
 from memline.shared.errors import MemlineError
 from memline.shared.sessions.said import Records
 from memline.shared.sessions.secrets import mask
-from memline.shared.sessions.transcripts import FORMATS, messages_of
+from memline.shared.sessions.transcripts import PROGRAMS, messages_of
 from memline.shared.sources import about as note_links
 from memline.shared.sources.chunking import split
 from memline.shared.sources.markdown import outline
@@ -119,8 +119,8 @@ def formats():
             text = json.dumps(odd(dice, record), ensure_ascii=dice.random() < 0.5)
             line = mutated(dice, text) if dice.random() < 0.2 else text
             lines.append(line.encode("utf-8", "surrogatepass") + b"\n")
-        records = Records(lines, FORMATS[name].relevant, FORMATS[name].identity)
-        for message in messages_of(FORMATS[name].said(records), now=1.77e9):
+        records = Records(lines, PROGRAMS[name].relevant, PROGRAMS[name].identity)
+        for message in messages_of(PROGRAMS[name].said(records), now=1.77e9):
             assert 1 <= message.line <= len(lines)
 
     yield run

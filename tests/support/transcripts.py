@@ -1,12 +1,14 @@
 """Transcripts as an agent writes them, for tests."""
 
 import json
-from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from memline.shared.config.environment import PROGRAMS
 from memline.shared.config.schema import AgentSettings, Experimental, MemorySearch
-from memline.shared.sessions.transcripts import FORMATS, read_session
+from memline.shared.sessions import transcripts
+from memline.shared.sessions.openclaw import OpenClaw
 from tests.support.clock import ManualClock
 
 
@@ -64,7 +66,12 @@ def store_of(program, place, workspace="/w/proj"):
         state_dir=place,
         transcript_places=places,
     )
-    return FORMATS[program].find(settings)
+    return transcripts.PROGRAMS[program](settings)
+
+
+def openclaw_store(state_dir, agent="main"):
+    """The sessions of an agent of OpenClaw."""
+    return OpenClaw(replace(session_settings(Path(state_dir)), agent=agent))
 
 
 def names_in(store):
@@ -74,9 +81,9 @@ def names_in(store):
 
 def reading(store, program, name):
     """What an index gets of a session."""
-    return read_session(
-        partial(store.open, f"sessions/{program}/{name}.jsonl"),
-        format=FORMATS[program],
+    return transcripts.read_session(
+        store,
+        f"sessions/{program}/{name}.jsonl",
         max_tokens=4000,
         overlap_tokens=0,
         clock=ManualClock(1_800_000_000),

@@ -15,7 +15,7 @@ from typing import Any
 from memline.producers.chats import Chat
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.sessions import claude_code
+from memline.shared.sessions.claude_code import ClaudeCode
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import LONG_TERM, MemoryPaths
 from memline.shared.sources.reading import read_file
@@ -129,7 +129,7 @@ def _compact(settings: AgentSettings, event: Mapping[str, Any]) -> dict[str, Any
 
     if not is_on(settings) or not os.path.isfile(path):
         return {}
-    flushed = flush(settings, Path(path), SystemClock(), format=claude_code.FORMAT)
+    flushed = flush(settings, Path(path), SystemClock(), program=ClaudeCode)
     if flushed.outcome != STORED:
         return {}
     return {"systemMessage": f"memline: this session is written down in {flushed.reason}"}

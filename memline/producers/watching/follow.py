@@ -212,11 +212,11 @@ class Follower:
     def _is_due(self, transcripts: Transcripts, path: str, known_lines: int) -> bool:
         """Tell whether a transcript came to rest, or has enough more lines than were read."""
         try:
-            with transcripts.open(path) as opened:
-                if self._clock.now() - opened.mtime_ns / 1e9 >= QUIET_S:
+            with transcripts.open(path) as (file, lines):
+                if self._clock.now() - file.mtime_ns / 1e9 >= QUIET_S:
                     return True
-                lines = sum(line.endswith(b"\n") for line in opened.lines)
+                count = sum(line.endswith(b"\n") for line in lines)
         except (FileRefused, OSError):
             # Gone, or not a file any more: reading it says what it is.
             return True
-        return lines - known_lines >= self._settings.memory.sync.sessions.delta_messages
+        return count - known_lines >= self._settings.memory.sync.sessions.delta_messages

@@ -31,10 +31,10 @@ from memline.shared.errors import (
 from memline.shared.index import meta
 from memline.shared.index.driver import faults, open_writer, transaction
 from memline.shared.providers import PROVIDERS
-from memline.shared.sessions import openclaw
+from memline.shared.sessions.openclaw import OpenClaw
 from memline.shared.sessions.said import Records, parse, seconds_of
 from memline.shared.sessions.secrets import mask
-from memline.shared.sessions.stores import TranscriptFormat
+from memline.shared.sessions.stores import SessionStore
 from memline.shared.sessions.transcripts import messages_of
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.safe_open import FileRefused, open_regular
@@ -188,7 +188,7 @@ def flush(
     path: Path,
     clock: Clock,
     *,
-    format: TranscriptFormat = openclaw.FORMAT,
+    program: type[SessionStore] = OpenClaw,
     if_due: bool = False,
 ) -> Flushed:
     """Ask the model what is worth keeping of a session, and append it to today's note.
@@ -213,8 +213,8 @@ def flush(
     first = compaction or (parse(lines[0]) if lines else None) or {}
     if not _claim(settings, path, clock.now(), seconds_of(first.get("timestamp"))) and if_due:
         return Flushed(outcome=NOT_DUE)
-    records = Records((line + b"\n" for line in lines), format.relevant, format.identity)
-    said = messages_of(format.said(records), now=clock.now())
+    records = Records((line + b"\n" for line in lines), program.relevant, program.identity)
+    said = messages_of(program.said(records), now=clock.now())
     if not (turns := [f"{each.role.capitalize()}: {each.text}" for each in said]):
         return Flushed(outcome=NOTHING, reason="the session has no text")
     # A model repeats what it was shown, and a note is sent to an embedding provider.

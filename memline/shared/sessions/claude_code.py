@@ -13,10 +13,8 @@ from itertools import islice
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import Record, Said, marks, parse, seconds_of, text_of, without_marked
-from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, held_in, within
+from memline.shared.sessions.stores import SessionFiles, held_in, within
 from memline.shared.values import as_dict, as_text
-
-NAME = "claude-code"
 
 #: Characters of a path that are in the name of its folder; a longer one ends in a digest.
 _NAMED_CHARS = 200
@@ -44,23 +42,6 @@ _WHOLE = (
 _OTHERS = ("isSidechain", "isMeta", "isCompactSummary", "isApiErrorMessage")
 
 
-def said(records: Iterable[Record]) -> Iterator[Said]:
-    """Yield what the user typed, also while the program worked, what the model wrote, and titles."""
-    for line, record in records:
-        kind, message = as_text(record.get("type")), as_dict(record.get("message"))
-        attached, role, text, title = as_dict(record.get("attachment")), "", "", ""
-        if kind in ("custom-title", "ai-title"):
-            title = text_of(record.get("customTitle") or record.get("aiTitle"))
-        elif any(map(record.get, _OTHERS)) or message.get("model") == "<synthetic>":
-            pass
-        elif attached.get("type") == "queued_command" and attached.get("commandMode") == "prompt":
-            role, text = "user", text_of(attached.get("prompt"))
-        elif kind == message.get("role"):
-            role, text = kind, text_of(message.get("content"))
-        text = _typed(text) if role == "user" else text
-        yield Said(line=line, at=seconds_of(record.get("timestamp")), role=role, text=text, title=title)
-
-
 def _typed(text: str) -> str:
     text = _ARGUMENTS.sub("", without_marked(text, _MARKED)).strip()
     return "" if text.startswith(_WHOLE) else text
@@ -73,21 +54,42 @@ def _cwd(lines: Iterable[bytes]) -> str:
     return next((each for each in places if each.startswith("/")), "")
 
 
-def _find(settings: AgentSettings) -> SessionFiles:
-    workspace, root = os.path.abspath(settings.workspace), str(settings.transcript_places[NAME])
-    workspaces = (workspace, os.path.realpath(workspace))
-    encoded = tuple(re.sub("[^A-Za-z0-9]", "-", each)[:_NAMED_CHARS] for each in workspaces)
-    # The memory that Claude Code keeps for a project is beside the sessions of that project.
-    own = [os.path.relpath(each, root).partition(os.sep)[0] for each in workspaces]
-    is_within = within(workspace)
-    return SessionFiles(
-        NAME,
-        root,
-        "*",
-        is_own=lambda name: name in own or name.startswith(encoded),
-        belongs=lambda file: file.split(os.sep)[-2] in own or is_within(held_in(file, _cwd)),
-    )
+class ClaudeCode(SessionFiles):
+    """The sessions that were held in a workspace, or below it."""
 
+    name = "claude-code"
+    relevant = rb'"type"\s*:\s*"(?:user|assistant|custom-title|ai-title|queued_command)"'
+    identity = "uuid"
+    patterns = ("*",)
 
-_RELEVANT = rb'"type"\s*:\s*"(?:user|assistant|custom-title|ai-title|queued_command)"'
-FORMAT = TranscriptFormat(name=NAME, relevant=_RELEVANT, identity="uuid", said=said, find=_find)
+    def __init__(self, settings: AgentSettings) -> None:
+        workspace = os.path.abspath(settings.workspace)
+        self.root = os.path.abspath(settings.transcript_places[self.name])
+        workspaces = (workspace, os.path.realpath(workspace))
+        self._encoded = tuple(re.sub("[^A-Za-z0-9]", "-", each)[:_NAMED_CHARS] for each in workspaces)
+        # The memory that Claude Code keeps for a project is beside the sessions of that project.
+        self._beside = [os.path.relpath(each, self.root).partition(os.sep)[0] for each in workspaces]
+        self._is_within = within(workspace)
+
+    def is_own(self, name: str) -> bool:
+        return name in self._beside or name.startswith(self._encoded)
+
+    def belongs(self, absolute: str) -> bool:
+        return absolute.split(os.sep)[-2] in self._beside or self._is_within(held_in(absolute, _cwd))
+
+    @staticmethod
+    def said(records: Iterable[Record]) -> Iterator[Said]:
+        """Yield what the user typed, also while the program worked, what the model wrote, and titles."""
+        for line, record in records:
+            kind, message = as_text(record.get("type")), as_dict(record.get("message"))
+            attached, role, text, title = as_dict(record.get("attachment")), "", "", ""
+            if kind in ("custom-title", "ai-title"):
+                title = text_of(record.get("customTitle") or record.get("aiTitle"))
+            elif any(map(record.get, _OTHERS)) or message.get("model") == "<synthetic>":
+                pass
+            elif attached.get("type") == "queued_command" and attached.get("commandMode") == "prompt":
+                role, text = "user", text_of(attached.get("prompt"))
+            elif kind == message.get("role"):
+                role, text = kind, text_of(message.get("content"))
+            text = _typed(text) if role == "user" else text
+            yield Said(line=line, at=seconds_of(record.get("timestamp")), role=role, text=text, title=title)

@@ -8,15 +8,11 @@ a compression replaced was said, and stays. Measured with Gemini CLI 0.61.
 
 import os
 from collections.abc import Iterable, Iterator
-from hashlib import sha256
-from pathlib import Path
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import Record, Said, seconds_of, text_of
-from memline.shared.sessions.stores import SessionFiles, TranscriptFormat, open_file, within
+from memline.shared.sessions.stores import SessionFiles, open_file, within
 from memline.shared.sources.safe_open import FileRefused
-
-NAME = "gemini"
 
 #: Bytes of the file with a path.
 _MAX_PATH_BYTES = 4096
@@ -25,50 +21,47 @@ _MAX_PATH_BYTES = 4096
 _CONTEXT, _REFERENCED = "<session_context>", "--- Content from referenced files ---"
 
 
-def said(records: Iterable[Record]) -> Iterator[Said]:
-    """Yield what a person typed and what the model answered, as it was written last."""
-    #: By its id, in the order of the conversation.
-    messages: dict[object, Said] = {}
-    for line, record in records:
-        target, identity = record.get("$rewindTo"), record.get("id")
-        if isinstance(target, str):
-            known = list(messages)
-            for each in known[known.index(target) if target in messages else 0 :]:
-                del messages[each]
-            continue
-        role, text = "", text_of(record.get("content"))
-        if record.get("type") == "gemini":
-            role = "assistant"
-        elif record.get("type") == "user":
-            shown = record.get("displayContent")
-            text = (text if shown is None else text_of(shown)).partition(_REFERENCED)[0].strip()
-            role = "" if text.startswith(_CONTEXT) else "user"
-        message = Said(line=line, at=seconds_of(record.get("timestamp")), role=role, text=text)
-        messages[identity if isinstance(identity, str) else line] = message
-    yield from sorted(messages.values(), key=lambda message: message.line)
+class GeminiCli(SessionFiles):
+    """The sessions that were held in a workspace, or below it."""
 
+    name = "gemini"
+    relevant = rb'"type"\s*:\s*"(?:user|gemini)"|"\$rewindTo"'
+    patterns = ("*/chats",)
 
-def _find(settings: AgentSettings) -> SessionFiles:
-    workspace = os.path.abspath(settings.workspace)
-    is_within = within(workspace)
-    hashes = {sha256(each.encode()).hexdigest() for each in (workspace, os.path.realpath(workspace))}
-    root = settings.transcript_places[NAME] / "tmp"
-    return SessionFiles(
-        NAME,
-        root,
-        "*/chats",
-        is_own=lambda name: name in hashes or is_within(_place_of(root / name)),
-        belongs=lambda file: os.path.basename(file).startswith("session-"),
-    )
+    def __init__(self, settings: AgentSettings) -> None:
+        self.root = os.path.abspath(settings.transcript_places[self.name] / "tmp")
+        self._is_within = within(settings.workspace)
 
+    def is_own(self, name: str) -> bool:
+        try:
+            with open_file(os.path.join(self.root, name), ".project_root") as (_, lines):
+                path = next(iter(lines), b"")[:_MAX_PATH_BYTES]
+                return self._is_within(path.decode("utf-8", "replace").strip())
+        except (OSError, ValueError, FileRefused):
+            return False
 
-def _place_of(project: Path) -> str:
-    try:
-        with open_file(str(project), ".project_root") as opened:
-            return next(iter(opened.lines), b"")[:_MAX_PATH_BYTES].decode("utf-8", "replace").strip()
-    except (OSError, ValueError, FileRefused):
-        return ""
+    def belongs(self, absolute: str) -> bool:
+        return os.path.basename(absolute).startswith("session-")
 
-
-_RELEVANT = rb'"type"\s*:\s*"(?:user|gemini)"|"\$rewindTo"'
-FORMAT = TranscriptFormat(name=NAME, relevant=_RELEVANT, said=said, find=_find)
+    @staticmethod
+    def said(records: Iterable[Record]) -> Iterator[Said]:
+        """Yield what a person typed and what the model answered, as it was written last."""
+        #: By its id, in the order of the conversation.
+        messages: dict[object, Said] = {}
+        for line, record in records:
+            target, identity = record.get("$rewindTo"), record.get("id")
+            if isinstance(target, str):
+                known = list(messages)
+                for each in known[known.index(target) if target in messages else 0 :]:
+                    del messages[each]
+                continue
+            role, text = "", text_of(record.get("content"))
+            if record.get("type") == "gemini":
+                role = "assistant"
+            elif record.get("type") == "user":
+                shown = record.get("displayContent")
+                text = (text if shown is None else text_of(shown)).partition(_REFERENCED)[0].strip()
+                role = "" if text.startswith(_CONTEXT) else "user"
+            message = Said(line=line, at=seconds_of(record.get("timestamp")), role=role, text=text)
+            messages[identity if isinstance(identity, str) else line] = message
+        yield from sorted(messages.values(), key=lambda message: message.line)

@@ -21,11 +21,11 @@ from sqlite3 import Connection
 
 import zstandard
 
+from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import Record, Said, marks, seconds_of, text_of, without_marked
 from memline.shared.sessions.stores import (
-    OpenTranscript,
+    Opened,
     SessionFiles,
-    TranscriptFormat,
     as_ns,
     byte_length,
     path_of,
@@ -147,35 +147,6 @@ def _is_silent(text: str) -> bool:
     return _SILENT.fullmatch(text) is not None or _SILENT_ACTION.fullmatch(text) is not None
 
 
-def said(records: Iterable[Record]) -> Iterator[Said]:
-    """Yield messages of user and agent, and names of the session.
-
-    Of a session that a cron job began, what comes before the user's own words is left out: reports to itself.
-    """
-    is_named = is_muted = False
-    for line, record in records:
-        message = as_dict(record.get("message"))
-        at = seconds_of(message.get("timestamp")) or seconds_of(record.get("timestamp"))
-        role = as_text(message.get("role"))
-        if record.get("type") == "session_info":
-            is_named = True
-            yield Said(line=line, at=at, title=text_of(record.get("name")))
-            continue
-        raw = text_of(message.get("content")) if record.get("type") == "message" else ""
-        text = ""
-        if role == "user":
-            is_muted = is_muted or (is_timer(raw) and not is_named)
-            # With this mark another session of the agent wrote as the user.
-            is_own = as_dict(message.get("provenance")).get("kind") != "inter_session"
-            text = user_words(raw) if is_own else ""
-            is_named, is_muted = is_named or bool(text), is_muted and not text
-        elif role == "assistant" and not is_muted:
-            text = assistant_words(raw)
-        yield Said(line=line, at=at, role=role if text else "", text=text)
-
-
-NAME = "openclaw"
-
 #: Bytes of a record at most, decompressed; OpenClaw compresses none above 4 MiB.
 _MAX_DECOMPRESSED = 4 << 20
 
@@ -183,13 +154,45 @@ _MAX_DECOMPRESSED = 4 << 20
 _Row = tuple[str, int, int, int]
 
 
-class OpenClawTranscripts(SessionFiles):
+class OpenClaw(SessionFiles):
     """The sessions of one agent: rows of its database, then files; a session that is both is its rows."""
 
-    def __init__(self, state_dir: str | Path, agent: str) -> None:
-        super().__init__(NAME, state_dir, f"agents/{agent}/sessions")
-        self._folder = Path(self.root, "agents", agent, "sessions")
-        self._database = Path(self.root, "agents", agent, "agent", "openclaw-agent.sqlite")
+    name = "openclaw"
+    relevant = rb'"role"\s*:\s*"(?:user|assistant)"|"type"\s*:\s*"(?:session|session_info)"'
+    identity = "id"
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self.root = os.path.abspath(os.path.expanduser(settings.state_dir))
+        self.patterns = (f"agents/{settings.agent}/sessions",)
+        self._folder = Path(self.root, self.patterns[0])
+        self._database = Path(self.root, "agents", settings.agent, "agent", "openclaw-agent.sqlite")
+
+    @staticmethod
+    def said(records: Iterable[Record]) -> Iterator[Said]:
+        """Yield messages of user and agent, and names of the session.
+
+        Of a session that a cron job began, what comes before the user's own words is left out.
+        """
+        is_named = is_muted = False
+        for line, record in records:
+            message = as_dict(record.get("message"))
+            at = seconds_of(message.get("timestamp")) or seconds_of(record.get("timestamp"))
+            role = as_text(message.get("role"))
+            if record.get("type") == "session_info":
+                is_named = True
+                yield Said(line=line, at=at, title=text_of(record.get("name")))
+                continue
+            raw = text_of(message.get("content")) if record.get("type") == "message" else ""
+            text = ""
+            if role == "user":
+                is_muted = is_muted or (is_timer(raw) and not is_named)
+                # With this mark another session of the agent wrote as the user.
+                is_own = as_dict(message.get("provenance")).get("kind") != "inter_session"
+                text = user_words(raw) if is_own else ""
+                is_named, is_muted = is_named or bool(text), is_muted and not text
+            elif role == "assistant" and not is_muted:
+                text = assistant_words(raw)
+            yield Said(line=line, at=at, role=role if text else "", text=text)
 
     def folders(self) -> list[str]:
         return [str(self._folder), str(self._database.parent)]
@@ -201,13 +204,13 @@ class OpenClawTranscripts(SessionFiles):
         if not os.path.lexists(self._folder):
             files = Discovery()
         try:
-            with reading_database(NAME, self._database) as connection:
+            with reading_database(self.name, self._database) as connection:
                 forgotten = _table(connection, "memory_session_tombstones", "1")
                 rows = {row[0]: row for row in _rows(connection) if row[0] not in forgotten}
                 cold = _table(connection, "session_transcript_cold_archives", "1")
         except FileRefused as error:
             return Discovery(issues=(error.problem.reason,)).joined(files)
-        paths = {path: row for session, row in rows.items() if (path := path_of(NAME, session))}
+        paths = {path: row for session, row in rows.items() if (path := path_of(self.name, session))}
         listed = [
             DiscoveredFile(path, str(self._folder / os.path.basename(path)), *row[1:])
             for path, row in paths.items()
@@ -218,18 +221,17 @@ class OpenClawTranscripts(SessionFiles):
             left_out=tuple(
                 (path, "OpenClaw has put it into cold storage")
                 for session in cold
-                if (path := path_of(NAME, session))
+                if (path := path_of(self.name, session))
             ),
         )
 
     @contextmanager
-    def open(self, path: str) -> Iterator[OpenTranscript]:
+    def open(self, path: str) -> Iterator[Opened]:
         session = path.removeprefix(TRANSCRIPT_PREFIX).removesuffix(".jsonl")
         if self._has_rows():
-            with reading_database(NAME, self._database) as connection:
-                for _, size, mtime_ns, ctime_ns in _rows(connection, session):
-                    lines = _lines(connection, session)
-                    yield OpenTranscript(lines=lines, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
+            with reading_database(self.name, self._database) as connection:
+                for row in _rows(connection, session):
+                    yield DiscoveredFile(path, str(self._database), *row[1:]), _lines(connection, session)
                     return
         with super().open(path) as opened:
             yield opened
@@ -291,12 +293,3 @@ def _table(connection: Connection, table: str, column: str) -> dict[str, object]
 
 def _columns(connection: Connection, table: str) -> set[str]:
     return {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
-
-
-FORMAT = TranscriptFormat(
-    name=NAME,
-    relevant=rb'"role"\s*:\s*"(?:user|assistant)"|"type"\s*:\s*"(?:session|session_info)"',
-    identity="id",
-    said=said,
-    find=lambda settings: OpenClawTranscripts(settings.state_dir, settings.agent),
-)

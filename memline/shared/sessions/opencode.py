@@ -18,8 +18,6 @@ from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.values import as_text
 
-NAME = "opencode"
-
 #: The title of a session before a model has given it one.
 _UNTITLED = ("New session - ", "Child session - ")
 
@@ -52,29 +50,39 @@ _MESSAGES = """
     GROUP BY m.id ORDER BY m.time_created, m.id"""
 
 
-class OpencodeSessions:
+class Opencode(stores.SessionStore):
     """The sessions of one workspace in a database."""
 
+    name = "opencode"
+    relevant = rb"^\{"
+
     def __init__(self, settings: AgentSettings) -> None:
-        self._database = settings.transcript_places[NAME]
+        self._database = settings.transcript_places[self.name]
         self._is_within = stores.within(settings.workspace)
+
+    @staticmethod
+    def said(records: Iterable[Record]) -> Iterator[Said]:
+        """Yield what the lines say that `open` makes."""
+        for line, record in records:
+            role, text, title = (as_text(record.get(name)) for name in ("role", "text", "title"))
+            title = "" if title.startswith(_UNTITLED) else title
+            yield Said(line=line, at=seconds_of(record.get("time")), role=role, text=text, title=title)
 
     def discover(self) -> Discovery:
         if not self._database.exists():
             return Discovery()
         try:
-            with stores.reading_database(NAME, self._database) as connection:
+            with stores.reading_database(self.name, self._database) as connection:
                 return Discovery(files=tuple(each for _, each in self._sessions(connection)))
         except FileRefused as error:
             return Discovery(issues=(error.problem.reason,))
 
     @contextmanager
-    def open(self, path: str) -> Iterator[stores.OpenTranscript]:
-        with stores.reading_database(NAME, self._database) as connection:
+    def open(self, path: str) -> Iterator[stores.Opened]:
+        with stores.reading_database(self.name, self._database) as connection:
             for session, file in self._sessions(connection):
                 if file.path == path:
-                    lines = (line + b"\n" for (line,) in connection.execute(_MESSAGES, (session,)))
-                    yield stores.OpenTranscript(lines=lines, size=file.size, mtime_ns=file.mtime_ns)
+                    yield file, (line + b"\n" for (line,) in connection.execute(_MESSAGES, (session,)))
                     return
         raise stores.gone()
 
@@ -84,17 +92,6 @@ class OpencodeSessions:
     def _sessions(self, connection: Connection) -> Iterator[tuple[str, DiscoveredFile]]:
         rows = connection.execute(_SESSIONS.format(length=stores.byte_length("data")))
         for session, place, size, written in rows:
-            path = stores.path_of(NAME, session)
+            path = stores.path_of(self.name, session)
             if path and self._is_within(as_text(place)):
                 yield session, DiscoveredFile(path, str(self._database), size, stores.as_ns(written))
-
-
-def said(records: Iterable[Record]) -> Iterator[Said]:
-    """Yield what the lines say that `open` makes."""
-    for line, record in records:
-        role, text, title = (as_text(record.get(name)) for name in ("role", "text", "title"))
-        title = "" if title.startswith(_UNTITLED) else title
-        yield Said(line=line, at=seconds_of(record.get("time")), role=role, text=text, title=title)
-
-
-FORMAT = stores.TranscriptFormat(name=NAME, relevant=rb"^\{", said=said, find=OpencodeSessions)

@@ -13,9 +13,7 @@ from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
 from sqlite3 import Connection
-from typing import BinaryIO, Protocol
-
-import msgspec
+from typing import BinaryIO, ClassVar, Protocol
 
 from memline.shared.config.environment import PROGRAMS
 from memline.shared.config.schema import AgentSettings
@@ -26,73 +24,60 @@ from memline.shared.sources.paths import TRANSCRIPT_PREFIX, is_storable, is_tran
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sqlite import library, reading_foreign
 
-
-class OpenTranscript(msgspec.Struct, frozen=True, kw_only=True):
-    """An open session. Reading its lines may raise OSError, and what ends the block FileRefused."""
-
-    #: With their ends; one that is too long is no record.
-    lines: Iterable[bytes]
-    size: int
-    mtime_ns: int
-    ctime_ns: int = 0
+#: An open session: its file, and its lines with their ends; one that is too long is no record. Reading them
+#: may raise OSError, and what ends the block FileRefused.
+Opened = tuple[DiscoveredFile, Iterable[bytes]]
 
 
-class TranscriptStore(Protocol):
-    """A place with sessions of one program."""
+class SessionStore(Protocol):
+    """The sessions of one program that an agent may see: all that a further program needs."""
+
+    #: Its name in `memorySearch.transcripts`.
+    name: ClassVar[str]
+    #: Matches lines that are parsed. Results of tools are most of a session, and are left out by this.
+    relevant: ClassVar[bytes]
+    #: The field in which a record that was written twice is the same.
+    identity: ClassVar[str] = ""
+
+    def __init__(self, settings: AgentSettings) -> None: ...
+
+    @staticmethod
+    def said(records: Iterable[Record]) -> Iterator[Said]:
+        """Yield what was said. Never raises for what a record holds."""
 
     def discover(self) -> Discovery:
         """Find all sessions, and all that look so but cannot be read."""
 
-    def open(self, path: str) -> AbstractContextManager[OpenTranscript]:
+    def open(self, path: str) -> AbstractContextManager[Opened]:
         """Open the session of a ledger path for a block. Raises FileRefused."""
 
     def folders(self) -> list[str]:
         """Return the folders in which changes show; they may not exist."""
 
 
-class TranscriptFormat(msgspec.Struct, frozen=True, kw_only=True):
-    """A program's way of keeping its sessions: all that a further program needs."""
-
-    #: Its name in `memorySearch.transcripts`.
-    name: str
-    #: Matches lines that are parsed. Results of tools are most of a session, and are left out by this.
-    relevant: bytes
-    #: The field in which a record that was written twice is the same.
-    identity: str = ""
-    #: Yields what was said. Never raises for what a record holds.
-    said: Callable[[Iterable[Record]], Iterator[Said]]
-    #: Finds the sessions of an agent and its workspace.
-    find: Callable[[AgentSettings], TranscriptStore]
-
-
-class SessionFiles:
+class SessionFiles(SessionStore):
     """Sessions as files, in folders below a trusted one, in which no link is followed."""
 
-    def __init__(
-        self,
-        program: str,
-        root: str | Path,
-        *patterns: str,
-        is_own: Callable[[str], bool] = lambda name: True,
-        belongs: Callable[[str], bool] = lambda absolute: True,
-    ) -> None:
-        """`patterns` are globs of folders, relative to the root.
+    root: str
+    #: Globs of folders, relative to the root.
+    patterns: tuple[str, ...]
 
-        `is_own` tells of a name in the root whether there can be sessions of this agent below it, `belongs`
-        of the absolute path of a session whether it is of this agent.
-        """
-        self.root = os.path.abspath(os.path.expanduser(root))
-        self._program, self._patterns = program, patterns
-        self._is_own, self._belongs = is_own, belongs
+    def is_own(self, name: str) -> bool:
+        """Tell of a name in the root whether there can be sessions of this agent below it."""
+        return True
+
+    def belongs(self, absolute: str) -> bool:
+        """Tell of the path of a session whether it is of this agent."""
+        return True
 
     def folders(self) -> list[str]:
-        above = [each for pattern in self._patterns for each in accumulate(pattern.split("/"), os.path.join)]
+        above = [each for pattern in self.patterns for each in accumulate(pattern.split("/"), os.path.join)]
         return [self.root, *self._matching(above)]
 
     def discover(self) -> Discovery:
         files, issues = list[DiscoveredFile](), list[str]()
-        above = os.path.join(self.root, self._patterns[0].partition("*")[0]).rstrip(os.sep)
-        for folder in self._matching(self._patterns) or [above]:
+        above = os.path.join(self.root, self.patterns[0].partition("*")[0]).rstrip(os.sep)
+        for folder in self._matching(self.patterns) or [above]:
             try:
                 is_link = first_link(self.root, folder) is not None
                 reason = "a symbolic link, which is not followed" if is_link else ""
@@ -100,27 +85,25 @@ class SessionFiles:
             except OSError as error:
                 reason = code(error)
             if reason:
-                issues.append(f"sessions of {PROGRAMS[self._program]} not readable ({folder}): {reason}")
+                issues.append(f"sessions of {PROGRAMS[self.name]} not readable ({folder}): {reason}")
         return Discovery(files=tuple(files), issues=tuple(issues))
 
-    def open(self, path: str) -> AbstractContextManager[OpenTranscript]:
+    def open(self, path: str) -> AbstractContextManager[Opened]:
         name = os.path.basename(path)
-        for folder in self._matching(self._patterns):
+        for folder in self._matching(self.patterns):
             absolute = os.path.join(folder, name)
-            if os.path.lexists(absolute) and self._belongs(absolute):
+            if os.path.lexists(absolute) and self.belongs(absolute):
                 return open_file(self.root, os.path.relpath(absolute, self.root))
         raise gone()
 
     def _matching(self, patterns: Iterable[str]) -> list[str]:
-        """Return the folders that match, those with a short name first."""
-        matching = (
+        """Return the folders that match."""
+        return sorted(
             str(folder)
             for pattern in patterns
             for folder in Path(self.root).glob(pattern)
-            if folder.is_dir() and self._is_own(folder.relative_to(self.root).parts[0])
+            if folder.is_dir() and self.is_own(folder.relative_to(self.root).parts[0])
         )
-        # Gemini CLI copied what it had under a hash into a folder with a name, and goes on there.
-        return sorted(matching, key=lambda folder: (len(folder), folder))
 
     def _files_in(self, folder: str) -> Iterator[DiscoveredFile]:
         with os.scandir(folder) as listing:
@@ -128,8 +111,8 @@ class SessionFiles:
         for entry in entries:
             if not is_transcript_name(entry.name) or not is_storable(entry.name):
                 continue
-            is_file = not entry.is_dir(follow_symlinks=False) and self._belongs(entry.path)
-            if is_file and (file := discovered(prefix_of(self._program) + entry.name, entry.path)):
+            is_file = not entry.is_dir(follow_symlinks=False) and self.belongs(entry.path)
+            if is_file and (file := discovered(prefix_of(self.name) + entry.name, entry.path)):
                 yield file
 
 
@@ -139,17 +122,13 @@ def gone() -> FileRefused:
 
 
 @contextmanager
-def open_file(root: str, relative: str) -> Iterator[OpenTranscript]:
+def open_file(root: str, relative: str) -> Iterator[Opened]:
     """Open a session below the trusted folder `root` for a block, following no link. Raises FileRefused."""
     # Read in large blocks: lines of a session are long.
     with os.fdopen(open_regular(root, relative), "rb", buffering=1 << 20) as file:
-        status = os.fstat(file.fileno())
-        yield OpenTranscript(
-            lines=_lines(file, status.st_size),
-            size=status.st_size,
-            mtime_ns=status.st_mtime_ns,
-            ctime_ns=status.st_ctime_ns,
-        )
+        status, absolute = os.fstat(file.fileno()), os.path.join(root, relative)
+        times = status.st_mtime_ns, status.st_ctime_ns
+        yield DiscoveredFile(relative, absolute, status.st_size, *times), _lines(file, status.st_size)
 
 
 def _lines(file: BinaryIO, size: int) -> Iterator[bytes]:
@@ -175,18 +154,15 @@ def within(workspace: str | Path) -> Callable[[str], bool]:
 def held_in(absolute: str, place_in: Callable[[Iterable[bytes]], str]) -> str:
     """Return the folder in which a session was held, which `place_in` finds in its lines; empty: unknown."""
     try:
-        return _held_in(absolute, os.lstat(absolute).st_ino, place_in)
-    except (OSError, ValueError, FileRefused):
+        return _held_in(absolute, os.lstat(absolute).st_mtime_ns, place_in)
+    except (OSError, FileRefused):
         return ""
 
 
 @lru_cache(maxsize=8192)
-def _held_in(absolute: str, _inode: int, place_in: Callable[[Iterable[bytes]], str]) -> str:
-    with open_file(*os.path.split(absolute)) as opened:
-        if place := place_in(opened.lines):
-            return place
-    # An error is not kept in the cache: the session may say so later.
-    raise ValueError("it does not say where it was held")
+def _held_in(absolute: str, _changed_ns: int, place_in: Callable[[Iterable[bytes]], str]) -> str:
+    with open_file(*os.path.split(absolute)) as (_, lines):
+        return place_in(lines)
 
 
 @contextmanager

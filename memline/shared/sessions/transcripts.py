@@ -1,12 +1,11 @@
 """Find the sessions of an agent, of every program, and read one whole: its chunks, with secrets masked.
 
-A further program is a module beside this one that ends in its `FORMAT`, and a row of
-`shared.config.environment.PROGRAMS`.
+A further program is a class beside this one, and a row of `shared.config.environment.PROGRAMS`.
 """
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime
 
@@ -16,13 +15,17 @@ from msgspec.structs import replace
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexFault
-from memline.shared.sessions import claude_code, codex, gemini_cli, openclaw, opencode
+from memline.shared.sessions.claude_code import ClaudeCode
+from memline.shared.sessions.codex import Codex
+from memline.shared.sessions.gemini_cli import GeminiCli
+from memline.shared.sessions.openclaw import OpenClaw
+from memline.shared.sessions.opencode import Opencode
 from memline.shared.sessions.said import Records, Said
 from memline.shared.sessions.secrets import mask
-from memline.shared.sessions.stores import OpenTranscript, TranscriptFormat, TranscriptStore, gone
+from memline.shared.sessions.stores import Opened, SessionStore, gone
 from memline.shared.sources.chunking import AT_HEADING, AT_PARAGRAPH, WITHIN_LINE, Chunk, Unit, cut
 from memline.shared.sources.discover import DiscoveredFile, Discovery
-from memline.shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, unreadable
+from memline.shared.sources.outcomes import EMPTY, GONE, INDEXED, NOT_TEXT, unreadable
 from memline.shared.sources.paths import (
     SESSIONS,
     TRANSCRIPT_PREFIX,
@@ -36,18 +39,35 @@ from memline.shared.sqlite import library
 from memline.shared.words import counted
 
 #: The programs by their names in `memorySearch.transcripts`.
-FORMATS: dict[str, TranscriptFormat] = {
-    each.name: each
-    for each in (openclaw.FORMAT, claude_code.FORMAT, codex.FORMAT, gemini_cli.FORMAT, opencode.FORMAT)
+PROGRAMS: dict[str, type[SessionStore]] = {
+    each.name: each for each in (OpenClaw, ClaudeCode, Codex, GeminiCli, Opencode)
 }
 
 
-class Transcripts:
-    """Lists and opens the transcripts of one agent."""
+class SessionReading(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as it is stored in the index, or the reason why there is none."""
 
-    def __init__(self, stores: Mapping[str, TranscriptStore], *, barred: Collection[str] = ()) -> None:
-        """`stores`: by their program. `barred`: the ledger paths of sessions that were forgotten."""
-        self._stores = stores
+    outcome: str
+    reason: str = ""
+    chunks: tuple[Chunk, ...] = ()
+    #: SHA-256 (hex) of the lines that were read; empty when none could be.
+    digest: str = ""
+    #: Lines that were read; a last one that is not complete is not.
+    lines: int = 0
+    #: First and last day of a message (ISO, UTC); empty when none has a day.
+    first_day: str = ""
+    last_day: str = ""
+    size: int = 0
+    mtime_ns: int = 0
+    ctime_ns: int = 0
+
+
+class Transcripts:
+    """Lists and reads the transcripts of one agent."""
+
+    def __init__(self, stores: Iterable[SessionStore], *, barred: Collection[str] = ()) -> None:
+        """`barred`: the ledger paths of sessions that were forgotten."""
+        self._stores = {store.name: store for store in stores}
         self._barred = barred
 
     def covers(self, path: str) -> bool:
@@ -65,11 +85,18 @@ class Transcripts:
                 files.setdefault(file.path, file)
         return replace(joined, files=tuple(files.values()))
 
-    def open(self, path: str) -> AbstractContextManager[OpenTranscript]:
+    def open(self, path: str) -> AbstractContextManager[Opened]:
         """Open the transcript of a ledger path for a block. Raises FileRefused."""
         if not self.covers(path):
             raise gone()
         return self._stores[program_of(path)].open(path)
+
+    def read(self, path: str, *, max_tokens: int, overlap_tokens: int, clock: Clock) -> SessionReading:
+        """Read the session of a ledger path. Never raises for what is on the disk, never follows a link."""
+        if not self.covers(path):
+            return SessionReading(outcome=GONE, reason="gone from the disk")
+        limits = {"max_tokens": max_tokens, "overlap_tokens": overlap_tokens}
+        return read_session(self._stores[program_of(path)], path, **limits, clock=clock)
 
     def folders(self) -> tuple[str, ...]:
         """Return the folders in which changes show; they may not exist."""
@@ -91,7 +118,7 @@ def transcripts_of(settings: AgentSettings) -> Transcripts | None:
     memory = settings.memory
     if SESSIONS not in memory.sources or not memory.experimental.session_memory:
         return None
-    stores = {name: FORMATS[name].find(settings) for name in memory.transcripts}
+    stores = (PROGRAMS[name](settings) for name in memory.transcripts)
     return Transcripts(stores, barred=_barred(settings))
 
 
@@ -115,12 +142,7 @@ def _barred(settings: AgentSettings) -> frozenset[str]:
 def program_of(path: str) -> str:
     """Return the program of the transcript of a ledger path."""
     name, _, rest = path.removeprefix(TRANSCRIPT_PREFIX).partition("/")
-    return name if rest and name in FORMATS else openclaw.FORMAT.name
-
-
-def format_of(path: str) -> TranscriptFormat:
-    """Return the format of the transcript of a ledger path."""
-    return FORMATS[program_of(path)]
+    return name if rest and name in PROGRAMS else OpenClaw.name
 
 
 #: Characters of the first user message that name a session without a title.
@@ -143,37 +165,14 @@ _LEAST_TOKENS = 20
 _LABELS = {"user": "User: ", "assistant": "Assistant: "}
 
 
-class SessionReading(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as it is stored in the index, or the reason why there is none."""
-
-    outcome: str
-    reason: str = ""
-    chunks: tuple[Chunk, ...] = ()
-    #: SHA-256 (hex) of the lines that were read; empty when none could be.
-    digest: str = ""
-    #: Lines that were read; a last one that is not complete is not.
-    lines: int = 0
-    #: First and last day of a message (ISO, UTC); empty when none has a day.
-    first_day: str = ""
-    last_day: str = ""
-    size: int = 0
-    mtime_ns: int = 0
-    ctime_ns: int = 0
-
-
 def read_session(
-    open_: Callable[[], AbstractContextManager[OpenTranscript]],
-    *,
-    format: TranscriptFormat,
-    max_tokens: int,
-    overlap_tokens: int,
-    clock: Clock,
+    store: SessionStore, path: str, *, max_tokens: int, overlap_tokens: int, clock: Clock
 ) -> SessionReading:
     """Read a session up to what is there now. Never raises for what is on the disk, never follows a link."""
     try:
-        with open_() as opened:
-            records = Records(opened.lines, format.relevant, format.identity)
-            messages = list(messages_of(format.said(records), now=clock.now()))
+        with store.open(path) as (file, lines):
+            records = Records(lines, store.relevant, store.identity)
+            messages = list(messages_of(store.said(records), now=clock.now()))
     except (FileRefused, OSError) as error:
         problem = error.problem if isinstance(error, FileRefused) else unreadable(error)
         return SessionReading(outcome=problem.outcome, reason=problem.reason)
@@ -193,9 +192,9 @@ def read_session(
         lines=records.lines,
         first_day=min(days, default=""),
         last_day=max(days, default=""),
-        size=opened.size,
-        mtime_ns=opened.mtime_ns,
-        ctime_ns=opened.ctime_ns,
+        size=file.size,
+        mtime_ns=file.mtime_ns,
+        ctime_ns=file.ctime_ns,
     )
 
 

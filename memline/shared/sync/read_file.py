@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from msgspec.structs import asdict, replace
@@ -16,8 +16,6 @@ from memline.shared.index.rows import FileRow, LedgerEntry
 from memline.shared.sessions.transcripts import (
     SessionReading,
     Transcripts,
-    format_of,
-    read_session,
     transcripts_of,
 )
 from memline.shared.sources import outcomes
@@ -102,9 +100,8 @@ class FileReader:
         transcripts = self._transcripts
         if transcripts is None or not transcripts.covers(row.path):
             return row
-        read = read_session(
-            partial(transcripts.open, row.path),
-            format=format_of(row.path),
+        read = transcripts.read(
+            row.path,
             max_tokens=self._chunking.tokens,
             overlap_tokens=self._chunking.overlap,
             clock=self._clock,

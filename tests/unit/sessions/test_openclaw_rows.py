@@ -2,18 +2,15 @@
 
 import subprocess
 import sys
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from memline.shared.sessions.openclaw import FORMAT, OpenClawTranscripts
-from memline.shared.sessions.stores import SessionFiles
 from memline.shared.sessions.transcripts import read_session
 from tests.support.clock import ManualClock
 from tests.support.openclaw_rows import SessionDatabase
-from tests.support.transcripts import opening, said, sessions_folder, talk, tool_result
+from tests.support.transcripts import openclaw_store, opening, said, sessions_folder, talk, tool_result
 
 CLOCK = ManualClock(1_772_000_000)
 PATH = "sessions/a.jsonl"
@@ -26,13 +23,7 @@ def state(tmp_path):
 
 
 def read(store, path=PATH):
-    return read_session(
-        partial(store.open, path), format=FORMAT, max_tokens=400, overlap_tokens=80, clock=CLOCK
-    )
-
-
-def files_of(state):
-    return SessionFiles("openclaw", state, "agents/main/sessions")
+    return read_session(store, path, max_tokens=400, overlap_tokens=80, clock=CLOCK)
 
 
 def fingerprint(folder):
@@ -46,15 +37,15 @@ def fingerprint(folder):
 def test_a_session_reads_like_the_file_of_the_same_lines(state, is_plain):
     lines = opening() + talk(30) + tool_result("x" * 5000) + said("user", "Grüße " * 400) + "{broken\n"
     (sessions_folder(state) / "a.jsonl").write_text(lines)
-    as_file = read(files_of(state))
+    as_file = read(openclaw_store(state))
     database = SessionDatabase(state, is_plain=is_plain)
     database.say("a", lines)
 
-    as_rows = read(OpenClawTranscripts(str(state), "main"))
+    as_rows = read(openclaw_store(state))
 
     assert len(as_rows.chunks) > 3
     assert (as_rows.chunks, as_rows.digest, as_rows.size) == (as_file.chunks, as_file.digest, as_file.size)
-    (found,) = OpenClawTranscripts(str(state), "main").discover().files
+    (found,) = openclaw_store(state).discover().files
     assert (found.path, found.size, found.mtime_ns) == (PATH, as_rows.size, as_rows.mtime_ns)
 
 
@@ -84,7 +75,7 @@ def test_reading_changes_no_byte_and_sees_what_is_only_in_the_log(state, how):
         folder = state / "agents/main/agent"
         before = fingerprint(folder)
 
-        store = OpenClawTranscripts(str(state), "main")
+        store = openclaw_store(state)
         found = store.discover()
         chunks = read(store).chunks
 
@@ -99,7 +90,7 @@ def test_rows_that_are_damaged_take_their_place_and_say_nothing(state):
     database.damage(1, b"\0", size=1 << 50)
     database.damage(2, b"\x28\xb5\x2f\xfd")
 
-    part = read(OpenClawTranscripts(str(state), "main"))
+    part = read(openclaw_store(state))
 
     assert [chunk.text for chunk in part.chunks] == ["User: one\nUser: last"]
     assert part.chunks[0].end_line == 4
@@ -113,7 +104,7 @@ def test_sessions_that_openclaw_forgot_or_put_away_are_not_read(state):
     database.note("memory_session_tombstones", "b")
     database.note("session_transcript_cold_archives", "c")
 
-    found = OpenClawTranscripts(str(state), "main").discover()
+    found = openclaw_store(state).discover()
 
     assert [file.path for file in found.files] == [PATH]
     assert found.left_out == (("sessions/c.jsonl", "OpenClaw has put it into cold storage"),)
@@ -125,11 +116,11 @@ def test_a_database_that_cannot_be_read_is_an_issue(state):
     database.close()
     database.path.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
 
-    found = OpenClawTranscripts(str(state), "main").discover()
+    found = openclaw_store(state).discover()
 
     assert not found.files
     assert found.issues[0].startswith(f"sessions of OpenClaw not readable ({database.path}): ")
-    assert read(OpenClawTranscripts(str(state), "main")).outcome == "failed"
+    assert read(openclaw_store(state)).outcome == "failed"
 
 
 def test_a_log_without_its_program_is_not_taken_in_by_us(state):
@@ -141,7 +132,7 @@ def test_a_log_without_its_program_is_not_taken_in_by_us(state):
         Path(f"{copy}{suffix}").write_bytes(Path(f"{database.path}{suffix}").read_bytes())
     before = fingerprint(copy.parent)
 
-    found = OpenClawTranscripts(str(state), "other").discover()
+    found = openclaw_store(state, "other").discover()
 
     assert "has not taken in" in found.issues[0]
     assert fingerprint(copy.parent) == before
@@ -152,7 +143,7 @@ def test_files_and_rows_are_one_list_and_rows_win(state):
     (folder / "a.jsonl").write_text(said("user", "as a file"))
     (folder / "old.jsonl").write_text(said("user", "old"))
     SessionDatabase(state).say("a", said("user", "as rows"))
-    store = OpenClawTranscripts(str(state), "main")
+    store = openclaw_store(state)
 
     found = store.discover()
 

@@ -80,15 +80,6 @@ def test_what_was_reverted_is_not_found_and_comes_back_when_that_is_undone(desk)
     assert said(desk) == ["User: one", "Assistant: two three", "User: four"]
 
 
-def test_the_listing_and_the_reading_agree_so_that_nothing_is_read_twice(desk):
-    desk.session("ses_a", title="Ü" * 300)
-    desk.say("ses_a", "user", '"quoted" \\ ' * 30)
-    (file,) = store(desk).discover().files
-
-    with store(desk).open(file.path) as opened:
-        assert (opened.size, opened.mtime_ns, opened.ctime_ns) == (file.size, file.mtime_ns, file.ctime_ns)
-
-
 def test_no_byte_of_the_database_changes_while_opencode_writes(desk):
     desk.session("ses_a")
     desk.say("ses_a", "user", "one")

@@ -1,16 +1,14 @@
 """Sessions of Claude Code, Codex and Gemini CLI: which belong to a workspace, and what of them was said."""
 
-import hashlib
 import json
 import os
 from contextlib import nullcontext
 
 import pytest
 
-from memline.shared.sessions.openclaw import OpenClawTranscripts
 from memline.shared.sessions.transcripts import Transcripts
 from memline.shared.sources.safe_open import FileRefused
-from tests.support.transcripts import names_in, opening, said_in, sessions_folder, store_of
+from tests.support.transcripts import names_in, openclaw_store, opening, said_in, sessions_folder, store_of
 
 AT = "2026-11-23T03:27:13.592Z"
 
@@ -186,9 +184,9 @@ def test_codex_the_first_record_decides_also_of_an_archived_session(tmp_path):
     } <= watched
 
 
-def test_gemini_the_path_beside_the_chats_or_its_hash_decides(tmp_path):
-    program, hashed = Gemini(), hashlib.sha256(b"/w/proj").hexdigest()
-    places = {"proj": "/w/proj", "sub": "/w/proj/sub\n", "other": "/w/project", hashed: None, "0" * 64: None}
+def test_gemini_the_path_beside_the_chats_decides(tmp_path):
+    program = Gemini()
+    places = {"proj": "/w/proj", "sub": "/w/proj/sub\n", "other": "/w/project", "none": None}
     for name, place in places.items():
         write(tmp_path, program, program.head(), name=f"session-{name[:5]}", folder=f"tmp/{name}/chats")
         if place:
@@ -196,8 +194,7 @@ def test_gemini_the_path_beside_the_chats_or_its_hash_decides(tmp_path):
     write(tmp_path, program, program.head(), name="session-child", folder="tmp/proj/chats/parent")
     write(tmp_path, program, program.head(), name="notes", folder="tmp/proj/chats")
 
-    expected = sorted(f"session-{each}" for each in ("proj", "sub", hashed[:5]))
-    assert sorted(names_in(store_of("gemini", tmp_path))) == expected
+    assert names_in(store_of("gemini", tmp_path)) == ["session-proj", "session-sub"]
 
 
 # What was said
@@ -310,7 +307,7 @@ def test_gemini_what_was_rewound_is_not_found(tmp_path, target, left):
 
 @pytest.fixture
 def scope(tmp_path):
-    return OpenClawTranscripts(tmp_path / "state", "main")
+    return openclaw_store(tmp_path / "state")
 
 
 def test_the_folder_is_listed_with_what_cannot_be_read_and_why(scope, tmp_path):
@@ -351,7 +348,7 @@ def test_no_link_on_the_way_is_followed(scope, tmp_path, part):
 )
 def test_a_path_is_that_of_a_transcript_of_this_agent_or_it_is_not_opened(scope, tmp_path, path, is_covered):
     (sessions_folder(tmp_path / "state") / "a.jsonl").write_text(opening())
-    transcripts = Transcripts({"openclaw": scope})
+    transcripts = Transcripts([scope])
 
     assert transcripts.covers(path) is is_covered
     with pytest.raises(FileRefused) if not is_covered else nullcontext(), transcripts.open(path):
@@ -361,5 +358,5 @@ def test_a_path_is_that_of_a_transcript_of_this_agent_or_it_is_not_opened(scope,
 def test_a_folder_on_the_way_concerns_the_transcripts(scope, tmp_path):
     folder = sessions_folder(tmp_path / "state")
 
-    assert Transcripts({"openclaw": scope}).concerns_folder(str(folder.parent))
-    assert not Transcripts({"openclaw": scope}).concerns_folder(str(folder / "inner"))
+    assert Transcripts([scope]).concerns_folder(str(folder.parent))
+    assert not Transcripts([scope]).concerns_folder(str(folder / "inner"))

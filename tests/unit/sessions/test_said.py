@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from memline.shared.sessions.openclaw import FORMAT, assistant_words, user_words
+from memline.shared.sessions.openclaw import OpenClaw, assistant_words, user_words
 from memline.shared.sessions.said import Records
 from memline.shared.sessions.transcripts import day_of, messages_of
 
@@ -15,8 +15,8 @@ NOW = 1_770_000_000.0  # 2 February 2026
 def messages(*lines):
     """Return the messages of a session whose lines are bytes or records."""
     raw = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in lines]
-    records = Records([line + b"\n" for line in raw], FORMAT.relevant)
-    return list(messages_of(FORMAT.said(records), now=NOW))
+    records = Records([line + b"\n" for line in raw], OpenClaw.relevant)
+    return list(messages_of(OpenClaw.said(records), now=NOW))
 
 
 def record(role, content, **more):

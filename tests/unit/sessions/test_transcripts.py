@@ -1,28 +1,24 @@
 """A session is read whole: its chunks have the lines of its file, and nothing on the disk ends a reading."""
 
 import json
-from functools import partial
 
 import pytest
 
 from memline.shared.sessions import stores
-from memline.shared.sessions.openclaw import FORMAT
-from memline.shared.sessions.stores import open_file
 from memline.shared.sessions.transcripts import read_session
 from tests.support.clock import ManualClock
-from tests.support.transcripts import opening, said, talk, tool_result
+from tests.support.transcripts import openclaw_store, opening, said, sessions_folder, talk, tool_result
 
 
 def read(folder, *parts, tokens=400, overlap=80):
     data = b"".join(part if isinstance(part, bytes) else part.encode() for part in parts)
-    (folder / "a.jsonl").write_bytes(data)
+    (sessions_folder(folder) / "a.jsonl").write_bytes(data)
     return read_again(folder, tokens=tokens, overlap=overlap)
 
 
 def read_again(folder, *, tokens=400, overlap=80):
-    open_ = partial(open_file, str(folder), "a.jsonl")
-    clock = ManualClock(1_772_000_000)
-    return read_session(open_, format=FORMAT, max_tokens=tokens, overlap_tokens=overlap, clock=clock)
+    clock, limits = ManualClock(1_772_000_000), {"max_tokens": tokens, "overlap_tokens": overlap}
+    return read_session(openclaw_store(folder), "sessions/a.jsonl", **limits, clock=clock)
 
 
 def test_a_transcript_becomes_chunks_with_the_lines_of_its_file(tmp_path):
@@ -36,7 +32,7 @@ def test_a_transcript_becomes_chunks_with_the_lines_of_its_file(tmp_path):
     assert chunk.heading == "2026-02-10 10 February 2026 > Where is the key?"
     assert (found.outcome, found.reason) == ("indexed", "no valid record on 1 line, left out")
     assert found.lines == 6
-    assert found.size == (tmp_path / "a.jsonl").stat().st_size
+    assert found.size == (sessions_folder(tmp_path) / "a.jsonl").stat().st_size
 
 
 def test_growth_changes_no_chunk_but_the_last(tmp_path):

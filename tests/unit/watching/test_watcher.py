@@ -11,11 +11,10 @@ from watchdog.observers import Observer
 from memline.producers.watching import watcher as watcher_module
 from memline.producers.watching.watcher import POLLING, WATCHING, Watcher
 from memline.shared.config.schema import ExtraPath
-from memline.shared.sessions.openclaw import OpenClawTranscripts
 from memline.shared.sessions.transcripts import Transcripts
 from memline.shared.sources.paths import MemoryPaths
 from tests.support.openclaw_rows import SessionDatabase
-from tests.support.transcripts import said
+from tests.support.transcripts import openclaw_store, said
 
 #: Seconds a change may take to arrive before the test fails; it usually takes the debounce.
 TIMEOUT_S = 120.0
@@ -181,7 +180,7 @@ def test_a_name_that_is_not_unicode_requests_a_scan(workspace, reports):
 
 def test_a_change_of_a_database_with_sessions_requests_a_scan(tmp_path, reports):
     database = SessionDatabase(tmp_path)
-    transcripts = Transcripts({"openclaw": OpenClawTranscripts(str(tmp_path), "main")})
+    transcripts = Transcripts([openclaw_store(tmp_path)])
     calls = {"on_paths": reports.paths, "on_rescan": reports.rescan}
     with Watcher(transcripts, quiet_s=0.05, most_s=0.05, **calls):
         database.say("a", said("user", "hello"))

@@ -4,14 +4,13 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
-from functools import partial
 
 from memline.producers.bridges.qmd.home import QmdFailed, QmdHome
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexFault
 from memline.shared.logs import Log
-from memline.shared.sessions.transcripts import format_of, read_session, transcripts_of
+from memline.shared.sessions.transcripts import transcripts_of
 from memline.shared.sources.discover import DiscoveredFile, discover
 
 #: How an export begins, before the name of its session; a file without it is not ours to remove.
@@ -155,13 +154,7 @@ class Updater:
             path = folder / name
             if source is None or (path.exists() and path.stat().st_mtime_ns == file.mtime_ns):
                 continue
-            read = read_session(
-                partial(source.open, file.path),
-                format=format_of(file.path),
-                max_tokens=400,
-                overlap_tokens=0,
-                clock=self._clock,
-            )
+            read = source.read(file.path, max_tokens=400, overlap_tokens=0, clock=self._clock)
             said = "".join(f"{chunk.text}\n" for chunk in read.chunks) or "(empty)\n"
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             part = path.with_name(f".{name}.{os.getpid()}.part")
