@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import quote, unquote
 
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
@@ -26,20 +25,18 @@ from memline.producers.api.calls import Calls, Pool
 from memline.producers.api.responses import status_of
 from memline.producers.reports.state import StateReader
 from memline.producers.web import session
-from memline.producers.web.pages import PAGES, Page, PageMissing, View
+from memline.producers.web.pages import PAGES, Page, View
 from memline.producers.web.rendering import HERE, ROOT, environment, path_of
-from memline.producers.web.session import HEADERS, address_here, lead_on, own_page, read_form
+from memline.producers.web.session import HEADERS, read_form
 from memline.shared.errors import AccessDenied, MemlineError
 from memline.shared.logs import Log
 
-#: The commands that have a button.
-ACTIONS = (
-    *("jobs pause", "jobs resume", "jobs cancel"),
-    *("queue pause", "queue resume", "queue requeue", "queue drop"),
-)
-
-#: Fields of every form that are not parameters of its command.
-_FRAME = ("form_token", "next", "agent")
+#: The commands that have a button, each with the page that has it.
+ACTIONS = {
+    **dict.fromkeys(("jobs pause", "jobs resume", "jobs cancel"), "/jobs"),
+    **dict.fromkeys(("queue pause", "queue resume"), "/"),
+    **dict.fromkeys(("queue requeue", "queue drop"), "/queue"),
+}
 
 _LOG = Log("web")
 
@@ -74,7 +71,7 @@ class Dashboard:
                 Route("/login", self._log_in, methods=["POST"]),
                 Route("/logout", self._log_out, methods=["POST"]),
                 *(Route(page.path, self._page(page), methods=["GET"]) for page in PAGES),
-                *(Route(path_of(name), self._action(VERBS[name]), methods=["POST"]) for name in ACTIONS),
+                *(Route(path_of(name), self._action(name), methods=["POST"]) for name in ACTIONS),
             ],
             redirect_slashes=False,
         )
@@ -93,23 +90,20 @@ class Dashboard:
             self._access(request)
             view = View(tools=self._tools, state=self._state, query=request.query_params)
             data = await self._pool.run(partial(page.data, view))
-            response = self._html(request, page.template, {"title": page.title, "page": page, **data})
-            if session.DONE_COOKIE in request.cookies:
-                session.put_cookie(response, session.DONE_COOKIE, "", headers=request.headers, max_age_s=0)
-            return response
+            return self._html(request, page.template, {"title": page.title, "page": page, **data})
 
         return show
 
-    def _action(self, verb: Callable[..., Done]) -> Callable[[Request], Any]:
+    def _action(self, name: str) -> Callable[[Request], Any]:
         async def act(request: Request) -> Response:
             form = await read_form(request)
             self._access(request)
             self._check_form(request, form)
             try:
-                done = await self._pool.run(partial(self._perform, verb, form))
+                await self._pool.run(partial(self._perform, VERBS[name], form))
             finally:
                 self._state.forget()
-            return lead_on(request, form.get("next", ""), " ".join((*done.words, *done.notes)))
+            return RedirectResponse(ROOT + ACTIONS[name], 303, HEADERS)
 
         return act
 
@@ -119,18 +113,18 @@ class Dashboard:
             raise LoginNeeded
         return access
 
-    def _perform(self, verb: Callable[..., Done], form: QueryParams) -> Done:
+    def _perform(self, verb: Callable[..., Done], form: QueryParams) -> None:
         """Do what a form asks, in a thread. Raises MemlineError."""
         named, settings = form.get("agent", ""), self._tools.settings
         agents = tuple(
             self._tools.memory(name).settings for name in ([named] if named else self._tools.agents)
         )
-        texts = {name: text for name, text in form.items() if text and name not in _FRAME}
-        return verb(Asker(settings=settings, agents=agents, agent=named), **check(verb, texts))
+        texts = {name: text for name, text in form.items() if name not in ("form_token", "agent")}
+        verb(Asker(settings=settings, agents=agents, agent=named), **check(verb, texts))
 
     def _check_form(self, request: Request, form: QueryParams) -> None:
         """Raise AccessDenied for a POST that no form of ours sent."""
-        if not session.is_own_form(request.headers, request.cookies, form.get("form_token", "")):
+        if not session.is_own_form(request.cookies, form.get("form_token", "")):
             raise AccessDenied(
                 "this form is not from this page, or too old", hint="open the page again, and repeat it"
             )
@@ -138,46 +132,40 @@ class Dashboard:
     async def _show_login(self, request: Request) -> Response:
         if self._sessions.access(request):
             return RedirectResponse(ROOT + "/", 303, HEADERS)
-        return self._login_page(request, request.query_params.get("next", ""))
+        return self._login_page(request)
 
-    def _login_page(self, request: Request, target: str, error: str = "", status: int = 200) -> Response:
-        context = {"title": "Log in", "next": target, "error": error}
-        return self._html(request, "login.html", context, status)
+    def _login_page(self, request: Request, error: str = "", status: int = 200) -> Response:
+        return self._html(request, "login.html", {"title": "Log in", "error": error}, status)
 
     async def _log_in(self, request: Request) -> Response:
         form = await read_form(request)
         self._check_form(request, form)
-        target, token = form.get("next", ""), form.get("token", "").strip()
-        address = address_of(request.scope)
+        token, address = form.get("token", "").strip(), address_of(request.scope)
         access = self._authenticator.access_by_token(token, address)
         wait_s = self._authenticator.wait_s(address, has_access=access is not None, has_token=bool(token))
         if wait_s:
-            return self._login_page(
-                request, target, f"Too many wrong tokens: try again in {wait_s:.0f} s.", 429
-            )
+            words = f"Too many wrong tokens: try again in {wait_s:.0f} s."
+            return self._login_page(request, words, 429)
         if access is None or access.only or not self._authenticator.has_tokens:
             _LOG.warning("login.refused", address=address)
             words = "The dashboard is of all agents: log in with serve.token." if access else ""
-            return self._login_page(request, target, words or "The token is not known.", 401)
-        response = RedirectResponse(own_page(target), 303, HEADERS)
+            return self._login_page(request, words or "The token is not known.", 401)
+        response = RedirectResponse(ROOT + "/", 303, HEADERS)
+        cookie, seconds = self._sessions.cookie(), session.SESSION_S
         session.put_cookie(
-            response,
-            session.SESSION_COOKIE,
-            self._sessions.cookie(),
-            headers=request.headers,
-            max_age_s=session.SESSION_S,
+            response, session.SESSION_COOKIE, cookie, headers=request.headers, max_age_s=seconds
         )
         return response
 
     async def _log_out(self, request: Request) -> Response:
         self._check_form(request, await read_form(request))
         response = RedirectResponse(ROOT + "/login", 303, HEADERS)
-        for name in (session.SESSION_COOKIE, session.FORM_COOKIE, session.DONE_COOKIE):
+        for name in (session.SESSION_COOKIE, session.FORM_COOKIE):
             session.put_cookie(response, name, "", headers=request.headers, max_age_s=0)
         return response
 
-    async def _lead_to_login(self, request: Request, _error: Exception) -> Response:
-        return RedirectResponse(f"{ROOT}/login?next={quote(address_here(request))}", 303, HEADERS)
+    async def _lead_to_login(self, _request: Request, _error: Exception) -> Response:
+        return RedirectResponse(f"{ROOT}/login", 303, HEADERS)
 
     async def _refuse(self, request: Request, error: Exception) -> Response:
         """Answer with a page that says what is wrong."""
@@ -187,8 +175,8 @@ class Dashboard:
                 words = "there is no such page"
         else:
             assert isinstance(error, MemlineError)
-            status = 404 if isinstance(error, PageMissing) else status_of(error)
-            words, hint = error.message, self._tools.options().as_typed(error.hint)
+            status, words = status_of(error), error.message
+            hint = self._tools.options().as_typed(error.hint)
         return self._html(request, "error.html", {"title": "Error", "error": words, "hint": hint}, status)
 
     def _html(
@@ -198,14 +186,10 @@ class Dashboard:
         form_token, access = session.form_token(request.cookies), self._sessions.access(request)
         frame = {
             "page": None,
-            "nav": [each for each in PAGES if each.is_in_navigation],
+            "nav": PAGES,
             "client": access.client if access else "",
             "has_login": self._authenticator.has_tokens,
-            "form": {
-                "token": form_token,
-                "here": address_here(request) if request.method == "GET" else ROOT + "/",
-            },
-            "done": unquote(request.cookies.get(session.DONE_COOKIE, "")),
+            "form_token": form_token,
         }
         text = self._templates.get_template(template).render({**frame, **context})
         # A lone surrogate of a file's name cannot be sent.

@@ -1,11 +1,9 @@
-"""Collect what the five pages and the page of a note show."""
+"""Collect what the five pages show."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
-from urllib.parse import urlencode
 
 import msgspec
 from starlette.datastructures import QueryParams
@@ -14,32 +12,22 @@ from memline.producers.api.calls import Calls
 from memline.producers.reports import fleet_state
 from memline.producers.reports.jobs import listed
 from memline.producers.reports.state import AgentState, StateReader
-from memline.producers.web.rendering import ROOT, command
+from memline.producers.web.rendering import command
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.index import driver, identities, ledger, vectors
-from memline.shared.index.rows import LedgerEntry
 from memline.shared.queue import dead_letters
 from memline.shared.search.request import search_request
 from memline.shared.search.results import pattern_of
-from memline.shared.sources.paths import is_transcript
 
 #: Characters of a question.
 MAX_QUESTION = 10_000
 
-#: Hits of a search, lines of a note, files of a list, failed texts, jobs and batches that have ended, and
-#: messages of a group, at most.
-HITS, LINES, FILES, FAILED, ENDED, MESSAGES = 10, 300, 100, 100, 20, 5
-
-#: Lines of a note that are shown above the cited ones.
-ABOVE = 20
+#: Hits of a search, files of a list, failed texts, jobs and batches that have ended, and messages of a group,
+#: at most.
+HITS, FILES, FAILED, ENDED, MESSAGES = 10, 500, 100, 20, 5
 
 #: What a page shows, by the names of its template.
 Data = Mapping[str, object]
-
-
-class PageMissing(MemlineError):
-    """There is no such thing to show."""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,13 +48,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def agent(self) -> AgentSettings:
         """Return the agent that the address names, or the default one. Raises UnknownAgent."""
         return self.tools.memory(self.query.get("agent") or self.tools.default_agent).settings
-
-    def number(self, name: str, default: int = 0) -> int:
-        """Read a whole number of the address. Raises BadRequest."""
-        text = self.query.get(name, "").strip()
-        if text and not (text.isascii() and text.isdecimal() and len(text) < 10):
-            raise BadRequest(f"{name} has to be a whole number", hint="change the address")
-        return int(text) if text else default
 
 
 def overview(view: View) -> Data:
@@ -109,14 +90,7 @@ def search(view: View) -> Data:
     answer = view.tools.memory(settings.agent).ask(request).to_json()
     return data | {
         "answer": answer,
-        "hits": [
-            {
-                **hit,
-                "runs": tuple(_runs(hit["snippet"], hit["matched"])),
-                "url": note_url(settings.agent, hit["path"], hit["startLine"], hit["endLine"]),
-            }
-            for hit in answer["results"]
-        ],
+        "hits": [hit | {"runs": tuple(_runs(hit["snippet"], hit["matched"]))} for hit in answer["results"]],
         "command": view.command("search", question, agent=settings.agent),
     }
 
@@ -129,41 +103,6 @@ def _runs(snippet: str, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
         yield match[0], True
         end = match.end()
     yield snippet[end:], False
-
-
-def note_url(agent: str, path: str, first: int = 1, last: int = 0) -> str:
-    """Make the address of a note at these lines; with `last` 0 none is marked."""
-    query = {"agent": agent, "path": path, "from": first} | ({"to": last} if last else {})
-    return f"{ROOT}/note?{urlencode(query, errors='surrogatepass')}" + (f"#L{first}" if last else "")
-
-
-def note(view: View) -> Data:
-    """Show lines of a note, the cited ones marked."""
-    settings, path = view.agent(), view.query.get("path", "")
-    if not path:
-        raise PageMissing("no note is named", hint="search, and open a hit")
-    asked, to = max(1, view.number("from", 1)), view.number("to")
-    is_said = is_transcript(path)
-    first = asked if is_said else max(1, asked - ABOVE) if to else asked
-    lines = to - asked + 1 if is_said and to >= asked else LINES
-    excerpt: Mapping[str, Any] = (
-        view.tools.memory(settings.agent).get(path, first=first, lines=lines).to_json()
-    )
-    if excerpt["status"] == "not_found":
-        raise PageMissing(f"there is no note {path[:200]!r}", hint="search again: it may have been moved")
-    path, after = excerpt["path"], excerpt["nextFrom"]
-    return {
-        "title": path,
-        "agent": settings.agent,
-        # Lines of a conversation are not those of its transcript.
-        "lines": [
-            (None if is_said else at, text, asked <= at <= to)
-            for at, text in enumerate(excerpt["text"].split("\n"), first)
-        ],
-        "before": note_url(settings.agent, path, max(1, first - LINES)) if first > 1 else "",
-        "after": note_url(settings.agent, path, after) if after else "",
-        "command": view.command("get", path, "--from", str(asked), agent=settings.agent),
-    }
 
 
 def jobs(view: View) -> Data:
@@ -194,42 +133,33 @@ def queue(view: View) -> Data:
 
 def files(view: View) -> Data:
     """Show the files of an agent with their outcomes, and the texts that failed."""
-    settings, first = view.agent(), view.number("first")
+    settings = view.agent()
     outcome, path = (view.query.get(name, "").strip() for name in ("outcome", "path"))
-    rows, outcomes, failed = (
-        list[tuple[LedgerEntry, int]](),
-        dict[str, int](),
-        list[tuple[str, str, str]](),
-    )
+    shown: dict[str, object] = {"files": [], "outcomes": {}, "failed": []}
     with driver.reading_if_any(settings.index_path) as reader:
         if reader is not None:
-            rows = ledger.page(reader, outcome=outcome, path=path, first=first, count=FILES + 1)
-            outcomes = ledger.outcome_counts(reader)
             target = identities.target(reader)
-            failed = vectors.failures(reader, target.id, FAILED) if target else []
-    where = {"agent": settings.agent, "outcome": outcome, "path": path}
-    return {
+            shown = {
+                "files": ledger.page(reader, outcome=outcome, path=path, count=FILES),
+                "outcomes": ledger.outcome_counts(reader),
+                "failed": vectors.failures(reader, target.id, FAILED) if target else [],
+            }
+    return shown | {
         "names": view.names,
-        **where,
-        "files": [(each, chunks, note_url(settings.agent, each.path)) for each, chunks in rows[:FILES]],
-        "outcomes": outcomes,
-        "failed": [
-            (name, error, note_url(settings.agent, name) if name else "") for _, error, name in failed
-        ],
-        "before": f"?{urlencode({**where, 'first': max(0, first - FILES)})}" if first else "",
-        "after": f"?{urlencode({**where, 'first': first + FILES})}" if len(rows) > FILES else "",
+        "agent": settings.agent,
+        "outcome": outcome,
+        "path": path,
         "command": view.command("status", "--verbose", agent=settings.agent),
     }
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A page: its path below ROOT, its title, what it shows, and whether the navigation leads to it."""
+    """A page: its path below ROOT, its title, and what it shows."""
 
     path: str
     title: str
     template: str
     data: Callable[[View], Data]
-    is_in_navigation: bool = True
     #: Whether the script asks for it again while it is looked at.
     is_followed: bool = True
 
@@ -240,12 +170,4 @@ PAGES = (
     Page(path="/jobs", title="Jobs", template="jobs.html", data=jobs),
     Page(path="/queue", title="Queue", template="queue.html", data=queue),
     Page(path="/files", title="Files", template="files.html", data=files),
-    Page(
-        path="/note",
-        title="Note",
-        template="note.html",
-        data=note,
-        is_in_navigation=False,
-        is_followed=False,
-    ),
 )

@@ -10,15 +10,13 @@ A form carries the value of the form cookie (double submit): another site can ne
 from __future__ import annotations
 
 import hmac
-import re
 import secrets
 import time
 from collections.abc import Mapping
-from urllib.parse import quote
 
 from starlette.datastructures import Headers, QueryParams
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from memline.producers.api.auth import Access, Authenticator, address_of
 from memline.producers.web.rendering import ROOT
@@ -26,8 +24,6 @@ from memline.shared.errors import BadRequest
 
 SESSION_COOKIE = "memline_session"
 FORM_COOKIE = "memline_form"
-#: What came of the last action, until the next page has shown it.
-DONE_COOKIE = "memline_done"
 
 #: Seconds that a login is good for.
 SESSION_S = 12 * 3600
@@ -47,12 +43,6 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-
-#: Where a form may lead: a page of ours, so no other site and no other scheme.
-_NEXT = re.compile(rf"{ROOT}/[\w./?=&%+~-]*", re.ASCII)
-
-#: Characters of what an action said that are kept for the next page; a cookie holds 4,096 bytes.
-_DONE_CHARS = 600
 
 
 class Sessions:
@@ -84,19 +74,10 @@ def form_token(cookies: Mapping[str, str]) -> str:
     return known if is_ours else secrets.token_hex(_FORM_BYTES)
 
 
-def is_own_form(headers: Headers, cookies: Mapping[str, str], sent: str) -> bool:
-    """Say whether a POST comes from a form of ours: by its origin, and by the double-submit token."""
-    host = headers.get("host", "").lower()
-    if origin := headers.get("origin", "").lower():
-        is_same_origin = origin in (f"http://{host}", f"https://{host}")
-    else:
-        is_same_origin = headers.get("sec-fetch-site") == "same-origin"
+def is_own_form(cookies: Mapping[str, str], sent: str) -> bool:
+    """Say whether a POST is a form of ours, by its double-submit token; the guard checks its origin."""
     cookie = cookies.get(FORM_COOKIE, "")
-    return (
-        is_same_origin
-        and bool(cookie)
-        and hmac.compare_digest(cookie.encode(), sent.encode("utf-8", "replace"))
-    )
+    return bool(cookie) and hmac.compare_digest(cookie.encode(), sent.encode("utf-8", "replace"))
 
 
 def put_cookie(response: Response, name: str, text: str, *, headers: Headers, max_age_s: int | None) -> None:
@@ -106,16 +87,6 @@ def put_cookie(response: Response, name: str, text: str, *, headers: Headers, ma
     response.set_cookie(
         name, text, max_age=max_age_s, path=ROOT, httponly=True, samesite="strict", secure=is_secure
     )
-
-
-def own_page(target: str) -> str:
-    """Return the page of ours that a form names; the overview for anything else."""
-    return target if _NEXT.fullmatch(target) else ROOT + "/"
-
-
-def address_here(request: Request) -> str:
-    """Return the address of a page, with its query."""
-    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
 async def read_form(request: Request) -> QueryParams:
@@ -128,11 +99,3 @@ async def read_form(request: Request) -> QueryParams:
     except (ValueError, ClientDisconnect) as error:
         words = "the body of the form is incomplete, or not UTF-8"
         raise BadRequest(words, hint="use the buttons of the page") from error
-
-
-def lead_on(request: Request, target: str, words: str) -> Response:
-    """Lead to a page of ours, which shows what was done."""
-    response = RedirectResponse(own_page(target), 303, HEADERS)
-    text = quote(words[:_DONE_CHARS])[:3_000]
-    put_cookie(response, DONE_COOKIE, text, headers=request.headers, max_age_s=60)
-    return response

@@ -46,10 +46,8 @@ def left_out(connection: Connection) -> frozenset[str]:
     return frozenset(path for (path,) in connection.execute(query, (INDEXED, REMOVED)))
 
 
-def page(
-    connection: Connection, *, outcome: str, path: str, first: int, count: int
-) -> list[tuple[LedgerEntry, int]]:
-    """List files that are not removed and how many chunks each has, by path, from number `first` on.
+def page(connection: Connection, *, outcome: str, path: str, count: int) -> list[tuple[LedgerEntry, int]]:
+    """List the first files that are not removed and how many chunks each has, by path.
 
     `outcome`: one, or ANY_OF_PROBLEMS; `path`: a part of the path, in any case. Empty filters limit nothing.
     """
@@ -57,8 +55,8 @@ def page(
     rows = connection.execute(
         f"SELECT {', '.join(_COLUMNS)}, (SELECT count(*) FROM chunks WHERE file_id = files.id) FROM files"
         f" WHERE outcome <> ?1 AND {has_outcome} AND instr(lower(path), lower(?3))"
-        " ORDER BY path LIMIT ?4 OFFSET ?5",
-        (REMOVED, outcome, path, count, first),
+        " ORDER BY path LIMIT ?4",
+        (REMOVED, outcome, path, count),
     )
     return [(LedgerEntry(*row), chunks) for *row, chunks in rows]
 

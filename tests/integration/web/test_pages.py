@@ -56,15 +56,11 @@ def test_the_overview_says_what_is_behind_and_what_is_wrong(browser, notes):
     assert re.search(rf"memline [^<]*--workspace {notes.folder / 'main'} index", page)
 
 
-def test_a_search_shows_hits_and_opens_the_note_at_its_lines(browser):
+def test_a_search_shows_hits_with_their_matched_words(browser):
     answer = browser.get("/search", q="invoices cents", agent="main")
 
     assert "<mark>Invoices</mark>" in answer.text and "<mark>cents</mark>" in answer.text
     assert "MEMORY.md#L1-L3" in text_of(answer) and "Facts" in text_of(answer)
-    link = re.search(r'href="(/ui/note\?[^"]+)"', answer.text)
-    assert link
-    note = browser.client.get(link[1].replace("&amp;", "&"))
-    assert '<tr id="L3" class="asked">' in note.text and "whole cents" in note.text
 
 
 def test_jobs_are_paused_resumed_and_cancelled_by_their_buttons(browser, notes):
@@ -73,9 +69,9 @@ def test_jobs_are_paused_resumed_and_cancelled_by_their_buttons(browser, notes):
     assert job in shown and "1 of 2 files" in shown and "bbbbbbbb" in shown
 
     states = []
-    for path, label in (("pause", "Pause"), ("resume", "Resume"), ("cancel", "Cancel")):
-        done = browser.post(f"/jobs/{path}", job=job, agent="main", next="/ui/jobs")
-        assert done.url.path == "/ui/jobs" and job in done.text.partition("<main")[0], label
+    for path in ("pause", "resume", "cancel"):
+        done = browser.post(f"/jobs/{path}", job=job, agent="main")
+        assert done.url.path == "/ui/jobs" and job in done.text, path
         with reading(notes.settings.agents["main"].index_path) as reader:
             found = jobs.by_token(reader, job)
             states.append(found.state if found else "")
@@ -87,9 +83,8 @@ def test_a_provider_is_paused_and_resumed(browser, notes):
     fill(notes)
     assert "openai" in browser.shows("/")
 
-    assert "is paused" in browser.press("/", "Pause").text
-    assert "paused" in browser.shows("/")
-    assert "goes on" in browser.press("/", "Resume").text
+    assert ">paused</span>" in browser.press("/", "Pause").text
+    assert ">paused</span>" not in browser.press("/", "Resume").text
 
 
 def test_files_are_listed_with_their_outcome_and_failed_texts(browser, notes):
@@ -116,10 +111,8 @@ def test_dead_letters_are_shown_by_their_error_put_back_and_dropped(opened, redi
     assert "2 messages" in shown and "disk is full" in shown and "<b>odd</b>" in shown
     assert "No worker is alive" in shown
 
-    assert "2 messages put back" in browser.press("/queue", "Requeue").text
-    assert "disk is full" not in browser.shows("/queue")
-    assert "1 message removed" in browser.press("/queue", "Drop").text
-    assert "None." in browser.shows("/queue")
+    assert "disk is full" not in text_of(browser.press("/queue", "Requeue"))
+    assert "None." in text_of(browser.press("/queue", "Drop"))
 
 
 def test_without_a_queue_and_without_its_redis_the_page_says_so(opened):
@@ -141,13 +134,10 @@ def test_hostile_names_texts_and_questions_are_text(opened, notes, text):
         browser.get("/search", q="harmless words"),
         browser.get("/search", q=text),
         browser.get("/search", q="x", agent=text),
-        browser.get("/note", agent="main", path=f"memory/{name}.md"),
-        browser.get("/note", agent=text, path=text),
         browser.get("/"),
         browser.get("/jobs"),
         browser.get("/files", agent="main", path=text),
         browser.post("/jobs/pause", job=text),
-        browser.get("/login", next=text),
         browser.get("/" + quote(name)),
     ]
 
@@ -207,8 +197,6 @@ def test_no_form_fails_on_missing_or_odd_fields(browser):
 def test_a_page_that_is_not_there_and_one_that_fails_say_so(browser, monkeypatch):
     missing = browser.get("/nothing")
     assert missing.status_code == 404 and "there is no such page" in text_of(missing)
-    asked = browser.get("/note")
-    assert asked.status_code == 404 and "no note is named" in text_of(asked)
 
     def fail(*_, **__):
         raise RuntimeError("a secret")
@@ -224,7 +212,6 @@ def test_a_page_that_is_not_there_and_one_that_fails_say_so(browser, monkeypatch
     [
         ("/", {}, "(work)"),
         ("/search", {"q": "vault code", "agent": "work"}, "vault"),
-        ("/note", {"path": "MEMORY.md", "agent": "work"}, "7341"),
         ("/jobs", {}, ""),
         ("/queue", {}, ""),
         ("/files", {"agent": "main"}, "main"),
