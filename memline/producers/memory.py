@@ -337,9 +337,9 @@ class Memory:
         agent, queue = self.settings, self._all.queue
         choice, limits = embedder_of(agent), None
         if queue:
-            from memline.shared.queue.redis_limits import fleet_limits
+            from memline.shared.queue.redis_limits import RedisLimits
 
-            limits = fleet_limits(queue, agent, choice)
+            limits = RedisLimits(queue)
         # Beside a fleet a long-lived process leaves the index to the store worker: `watch` enqueues every
         # change. A command writes: it runs only when no query worker is alive.
         may_write = not (self._long_lived and queue)

@@ -13,10 +13,9 @@ from memline.shared.config.agents import Settings
 from memline.shared.config.installation import QueueAddress
 from memline.shared.logs import Log
 from memline.shared.queue import fleet_owner, redis_client
-from memline.shared.queue.fleet_reader import fleet_at
+from memline.shared.queue.fleet import fleet_at
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.redis_broker import on_redis
-from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.routes import BESIDE_INDEX, QUEUES
 from memline.workers.context import PER_THREAD, Context, Requests
@@ -30,9 +29,6 @@ IDLE_MS = 100
 #: Seconds a worker that has something to send waits for a Redis that is away, before it gives the work up:
 #: what it holds may be paid for.
 MAX_WAIT_S = 600.0
-
-#: Seconds a process that was told to stop goes on trying to send and acknowledge while Redis is away.
-LAST_TRIES_S = 5.0
 
 #: Milliseconds it waits for running messages. A provider that answers does so within that time and is not
 #: paid again; one that hangs is left to its daemon thread, and the request is sent again later.
@@ -50,13 +46,13 @@ class FleetProcess(Workers):
         super().__init__(threads_of, idle_ms=IDLE_MS, stop_ms=SHUTDOWN_MS)
         self._settings = settings
         self._stopping = stop
-        self._retry = RetryPolicy(max_wait_s=MAX_WAIT_S)
+        self._retry = redis_client.retrying(MAX_WAIT_S, stop)
         self._heartbeat = Heartbeat(settings.queue, threads_of, file=settings.file)
 
     def open(self) -> tuple[dramatiq.Broker, Context]:
         """Raise QueueError when Redis cannot be trusted with messages, or another home owns the fleet."""
         settings, address = self._settings, self._settings.queue
-        broker = on_redis(address, retry=self._retry, middleware=[self._heartbeat])
+        broker = on_redis(address, retry=self._retry)
         if BESIDE_INDEX.intersection(self._threads_of):
             fleet_owner.refuse_other(address, settings.home, is_claimed="store" in self._threads_of)
         return broker, Context(
@@ -80,7 +76,6 @@ class FleetProcess(Workers):
         self._heartbeat.beat()
 
     def __exit__(self, *error: object) -> None:
-        self._retry.stop_after(LAST_TRIES_S)
         self._heartbeat.close()
         super().__exit__(*error)
 

@@ -72,7 +72,6 @@ def test_a_search_is_answered_by_the_query_worker_at_once_and_without_one_from_t
 
     took = python(_ASK, env=fleet.environment)
     through_the_queue = fleet.run("search", "word7x1x7", "--json").json
-    fleet.until(lambda: fleet.queue("query").rate_per_minute > 0, "the count of the questions")
     fleet.terminate("query")
     fleet.ended("query")
     direct = fleet.run("search", "word7x1x7", "--json").json

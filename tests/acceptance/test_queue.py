@@ -12,9 +12,10 @@ import pytest
 
 from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
-from memline.shared.queue import broker, dead_letters, heartbeat, redis_broker, redis_client
+from memline.shared.queue import broker, dead_letters, redis_broker, redis_client
+from memline.shared.queue.fleet import read_fleet
 from memline.shared.queue.messages import StoreFiles
-from memline.shared.queue.redis_client import RetryPolicy
+from memline.shared.queue.redis_client import retrying
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S, costs
 from tests.support.tls_proxy import CERTIFICATE, TlsProxy
@@ -38,7 +39,7 @@ class Process:
     """A worker of the queue `store`, with an actor `store_files` of the test's own."""
 
     def __init__(self, url, work=None, *, max_wait_s=0.0, heartbeat_timeout_ms=15_000):
-        self.retry = RetryPolicy(max_wait_s=max_wait_s)
+        self.retry = retrying(max_wait_s)
         self.broker = redis_broker.on_redis(url, retry=self.retry)
         self.broker.heartbeat_timeout = heartbeat_timeout_ms
         self.url, self.got, self.work = url, [], work or (lambda raw: None)
@@ -81,7 +82,7 @@ def process(redis_server):
 
 def store_queue(process):
     with redis_client.client(process.url) as client:
-        return next(one for one in heartbeat.read_fleet(client).queues if one.name == "store")
+        return next(one for one in read_fleet(client).queues if one.name == "store")
 
 
 def is_idle(process):

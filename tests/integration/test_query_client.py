@@ -91,14 +91,6 @@ def test_without_a_worker_alive_nothing_is_put_on_the_queue(redis, url):
     assert redis.ask("KEYS", "memline:notes:query*") == []
 
 
-def test_a_question_that_no_worker_takes_is_taken_back(redis, url, monkeypatch):
-    monkeypatch.setattr(replies, "ANSWER_TIMEOUT_S", 0.01)
-    with alive(url):
-        assert ask_fleet(url, "main", QUESTION) is None
-
-    assert redis.ask("KEYS", "memline:notes:query*") == []
-
-
 def test_an_answer_that_is_not_read_is_gone_after_a_while(redis, url):
     with closing(Replies(url)) as boxes:
         boxes.put("a", b"late")

@@ -14,8 +14,8 @@ from contextlib import suppress
 from memline.shared.config import environment
 from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import IndexMissing
-from memline.shared.queue import heartbeat, redis_client
-from memline.shared.queue.heartbeat import live_workers
+from memline.shared.queue import redis_client
+from memline.shared.queue.fleet import live_workers, read_fleet
 from tests.support.process import ROOT
 from tests.support.workspace import timed
 
@@ -197,7 +197,7 @@ class Fleet:
 
     def queue(self, name):
         with redis_client.client(self.address) as client:
-            return next(one for one in heartbeat.read_fleet(client).queues if one.name == name)
+            return next(one for one in read_fleet(client).queues if one.name == name)
 
     def dead(self):
         """What `memline queue dead` lists."""

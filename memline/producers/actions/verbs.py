@@ -32,7 +32,7 @@ from memline.shared.index.batches import Batch
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import dead_letters
 from memline.shared.queue.broker import send
-from memline.shared.queue.fleet_reader import fleet_at
+from memline.shared.queue.fleet import fleet_at
 from memline.shared.queue.fleet_workers import wake
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_broker import on_redis

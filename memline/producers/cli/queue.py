@@ -65,7 +65,7 @@ _PROVIDER = click.option(
 @click.option("--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
 @AS_JSON
 def queue(invocation: Invocation, conditions: tuple[str, ...], watch: bool, as_json: bool) -> int | None:
-    """Show the queues: depth, in flight, oldest age, rate, dead; the backlog of vectors; the workers."""
+    """Show the queues: depth, in flight, oldest age, dead; the backlog of vectors; the workers."""
     if click.get_current_context().invoked_subcommand is not None:
         return None
     if watch and (conditions or as_json):
@@ -186,11 +186,10 @@ def _print(report: dict[str, Any]) -> None:
             each["name"],
             *(str(each[key]) for key in ("waiting", "inFlight", "delayed", "dead")),
             span(each["oldestSeconds"]),
-            f"{each['ratePerMinute']:.0f}",
         )
         for each in report["queues"]
     ]
-    names = ("queue", "waiting", "in flight", "delayed", "dead", "oldest", "per min")
+    names = ("queue", "waiting", "in flight", "delayed", "dead", "oldest")
     for line in (*table(names, queues), ""):
         echo(line)
     print_findings(report["findings"], names_agents=True)

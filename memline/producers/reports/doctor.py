@@ -13,7 +13,7 @@ from memline.shared.finding import OK, Finding
 from memline.shared.findings.check import check_common
 from memline.shared.index import driver
 from memline.shared.packages import lack
-from memline.shared.queue.fleet_reader import fleet_at
+from memline.shared.queue.fleet import fleet_at
 from memline.shared.words import counted
 
 

@@ -24,8 +24,7 @@ from memline.shared.findings.check import check, check_common
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.index import chunks, driver, identities, ledger, vectors
 from memline.shared.index.accounts import AccountFile
-from memline.shared.queue.fleet import Fleet
-from memline.shared.queue.fleet_reader import fleet_at
+from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.scheduling import jobs
 from memline.shared.scheduling.budget import spent
 from memline.shared.sync.plan import Plan, make_plan

@@ -18,8 +18,7 @@ from memline.shared.findings.facts import Facts
 from memline.shared.index import driver
 from memline.shared.index.hold import Holder, holders
 from memline.shared.packages import install_command, lack_at_a_glance, remedy
-from memline.shared.queue.fleet import Fleet
-from memline.shared.queue.fleet_reader import fleet_at
+from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.words import counted
 
 Check = Callable[[Facts], Iterator[Finding]]

@@ -22,8 +22,7 @@ from memline.shared.index.batches import Batch
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import LedgerEntry
 from memline.shared.index.vectors import Backlog
-from memline.shared.queue.fleet import Fleet
-from memline.shared.queue.fleet_reader import fleet_at
+from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.scheduling import health, jobs
 from memline.shared.scheduling.budget import Refusal, ceiling_reached
 from memline.shared.scheduling.health import Health

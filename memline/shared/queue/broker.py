@@ -131,7 +131,7 @@ logging.getLogger("memline.workers").setLevel(logging.INFO)
 # A command that shows its errors itself keeps no log; without a handler Python would print these lines.
 logging.getLogger("dramatiq").addHandler(logging.NullHandler())
 
-#: Calls what `send` does, again while Redis is away; None where the queues are in memory.
+#: Calls what `send` does, again while Redis is away; None to try once.
 _retry: Callable[..., object] | None = None
 
 #: The last error that an actor of this run raised. Each run has its own: a thread that one which ended left

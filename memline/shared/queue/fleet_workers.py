@@ -10,18 +10,14 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
 from memline.shared.index.hold import holder_of
 from memline.shared.queue.broker import send
-from memline.shared.queue.fleet import Fleet
-from memline.shared.queue.fleet_reader import fleet_at
+from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.queue.messages import Sweep
 
 #: Seconds a queue may be without a worker before a command that waits for it gives up: a restart takes less.
-MISSING_S = 30.0
+MISSING_S = 15.0
 
-#: Seconds after which it says so: with the silence of a killed worker (`heartbeat.TTL_S`) less than fifteen.
+#: Seconds after which it says so: with the silence of a killed worker (`fleet.TTL_S`) less than fifteen.
 SAID_S = 3.0
-
-#: Seconds that a command waits for the first worker: a fleet that was never there is not one that restarts.
-FIRST_S = 5.0
 
 
 class FleetWorkers:
@@ -36,15 +32,12 @@ class FleetWorkers:
         """Raise QueueError when Redis cannot be trusted with messages."""
         # redis takes 45 ms to import, which a run without a fleet never needs.
         from memline.shared.queue.redis_broker import on_redis
-        from memline.shared.queue.redis_client import RetryPolicy
+        from memline.shared.queue.redis_client import retrying
 
-        on_redis(self._address, retry=RetryPolicy(max_wait_s=MISSING_S))
-        fleet = fleet_at(self._address)
-        self._began_at, self._dead = time.time(), fleet.dead
+        on_redis(self._address, retry=retrying(MISSING_S))
+        self._began_at, self._dead = time.time(), fleet_at(self._address).dead
         #: When nothing was missing last (monotonic seconds).
         self._well_at = time.monotonic()
-        if {"chunk", "store"} & {*fleet.missing([self._agent])}:
-            self._well_at -= MISSING_S - FIRST_S
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,7 +7,7 @@ Beside them, for `shared.queue.dead_letters`:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -20,7 +20,7 @@ from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import Faults, MessagePack, use
-from memline.shared.queue.redis_client import FleetClient, RetryPolicy
+from memline.shared.queue.redis_client import FleetClient
 
 #: Milliseconds without a heartbeat after which the messages of a worker process go back to their queue; each
 #: fetch is one. dramatiq's default of 60 s made a killed worker's messages wait for minutes.
@@ -60,13 +60,10 @@ class KeepErrors(Middleware):
                 broker.client.set(name, text, ex=KEPT_ERROR_S)
 
 
-def on_redis(
-    address: QueueAddress, *, retry: RetryPolicy | None = None, middleware: Sequence[Middleware] = ()
-) -> RedisBroker:
+def on_redis(address: QueueAddress, *, retry: Callable[..., Any] | None = None) -> RedisBroker:
     """Make a broker of Redis the process's, and return it.
 
-    `retry`: how long sending goes on trying while Redis is away. Raises QueueError, also for a server that
-    cannot be trusted.
+    `retry` calls what sends; None tries once. Raises QueueError, also for a server that cannot be trusted.
     """
     if not address:
         raise QueueError(
@@ -75,9 +72,8 @@ def on_redis(
         )
     redis_client.check(address)
     broker = sender(redis_client.client(address))
-    for each in (*middleware, Faults()):
-        broker.add_middleware(each)
-    use(broker, retry or RetryPolicy())
+    broker.add_middleware(Faults())
+    use(broker, retry)
     return broker
 
 

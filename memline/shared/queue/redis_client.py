@@ -6,10 +6,10 @@ password. It takes 47 ms to import, which a process without a queue never needs.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import redis
@@ -20,7 +20,6 @@ from redis.retry import Retry
 
 from memline.shared.config.installation import QueueAddress, mask_url
 from memline.shared.errors import QueueError
-from memline.shared.logs import Log
 
 #: All our keys begin with it and, below it, the name of their fleet. So do the names of our connections,
 #: which tell an operator (`CLIENT LIST`) whose they are.
@@ -32,12 +31,11 @@ SOCKET_TIMEOUT_S = 5.0
 #: The same for one who only looks, and says what he sees: he waits once, and for less than a page may be old.
 LOOK_TIMEOUT_S = 1.0
 
-#: Seconds between two attempts at most, and between two lines of the log about what is waited for.
+#: Seconds between two attempts at most.
 MAX_BACKOFF_S = 1.0
-LOGGED_EVERY_S = 30.0
 
-P = ParamSpec("P")
-R = TypeVar("R")
+#: Seconds a process that was told to stop goes on trying to send while Redis is away.
+LAST_TRIES_S = 5.0
 
 
 class FleetClient(redis.Redis):
@@ -64,6 +62,32 @@ class FleetClient(redis.Redis):
         """Send the commands of a pipeline and return their answers."""
         with self._translated():
             return pipeline.execute()
+
+    def now(self) -> float:
+        """Tell the time by the clock of Redis, in seconds since the epoch."""
+        seconds, microseconds = self.time()
+        return float(seconds + microseconds / 1e6)
+
+    def trouble(self) -> QueueError | None:
+        """Say why the server drops messages, or refuses them.
+
+        An eviction policy other than `noeviction` drops messages silently when memory is short. A server that
+        is full takes no message at all.
+        """
+        memory: Any = self.info("memory")
+        policy = str(memory.get("maxmemory_policy", "noeviction"))
+        if policy != "noeviction" and int(memory.get("maxmemory", 0)):
+            return QueueError(
+                f"{mask_url(self.address.url)} evicts keys when memory is short (maxmemory-policy {policy}),"
+                " so messages would be lost silently",
+                hint="redis-cli config set maxmemory-policy noeviction",
+            )
+        try:
+            # A replica and a server that is full refuse it.
+            self.set(self.key("check"), 1, px=1)
+        except QueueError as error:
+            return error
+        return None
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -94,7 +118,7 @@ def client(address: QueueAddress, *, looks: bool = False) -> FleetClient:
             socket_timeout=timeout_s,
             socket_connect_timeout=timeout_s,
             # A restart of Redis closes idle connections: the next command finds out and tries once more.
-            # Longer troubles, and all that takes its whole time, are the business of a `RetryPolicy`.
+            # Longer troubles, and all that takes its whole time, are the business of `retrying`.
             retry=Retry(
                 ExponentialWithJitterBackoff(cap=0.2, base=0.02),
                 retries=2,
@@ -117,39 +141,8 @@ def client(address: QueueAddress, *, looks: bool = False) -> FleetClient:
 def check(address: QueueAddress) -> None:
     """Check that the server can be trusted with messages. Raises QueueError with what to change."""
     with closing(client(address)) as server:
-        if error := trouble(server, server.info("memory")):
+        if error := server.trouble():
             raise error
-
-
-def trouble(server: FleetClient, memory: Any) -> QueueError | None:
-    """Say why a server drops messages, or refuses them; `memory`: that section of its INFO.
-
-    An eviction policy other than `noeviction` drops messages silently when memory is short. A server that is
-    full takes no message at all.
-    """
-    policy = str(memory.get("maxmemory_policy", "noeviction"))
-    if policy != "noeviction" and int(memory.get("maxmemory", 0)):
-        return QueueError(
-            f"{mask_url(server.address.url)} evicts keys when memory is short (maxmemory-policy {policy}), so"
-            " messages would be lost silently",
-            hint="redis-cli config set maxmemory-policy noeviction",
-        )
-    try:
-        check_writable(server)
-    except QueueError as error:
-        return error
-    return None
-
-
-def check_writable(server: FleetClient) -> None:
-    """Write something small, which a replica and a server that is full refuse."""
-    server.set(server.key("check"), 1, px=1)
-
-
-def now(server: FleetClient) -> float:
-    """Tell the time by the clock of Redis, in seconds since the epoch."""
-    seconds, microseconds = server.time()
-    return seconds + microseconds / 1e6
 
 
 def translate(error: redis.RedisError, address: QueueAddress) -> QueueError:
@@ -171,41 +164,21 @@ def translate(error: redis.RedisError, address: QueueAddress) -> QueueError:
     return QueueError(f"{where}: {text}", hint=hint)
 
 
-class RetryPolicy:
-    """Calls a function again while it raises QueueError. Shared by all threads of a process.
+def retrying(max_wait_s: float, stopping: threading.Event | None = None) -> tenacity.Retrying:
+    """Make what calls a function again while it raises QueueError, for so long; any thread may use it.
 
     Redis restarts, is full or busy, is a replica for a moment, or was given another password: to wait loses
     nothing, to give up may lose what was paid for. What is wrong from the start, `check` says at once.
+    `stopping`: when it is set, the process must end, and no call tries for longer than LAST_TRIES_S.
     """
 
-    def __init__(self, *, max_wait_s: float = 0.0) -> None:
-        """`max_wait_s`: how long one call goes on trying; 0 tries once."""
-        self._max_wait_s = max_wait_s
-        self._deadline = float("inf")
-        self._logged_at = 0.0
-        self._retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(QueueError),
-            wait=tenacity.wait_random_exponential(multiplier=0.05, max=MAX_BACKOFF_S),
-            stop=self._is_over,
-            before_sleep=self._log,
-            reraise=True,
-        )
+    def is_over(state: tenacity.RetryCallState) -> bool:
+        is_stopping = stopping is not None and stopping.is_set()
+        return (state.seconds_since_start or 0.0) >= (LAST_TRIES_S if is_stopping else max_wait_s)
 
-    def __call__(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function. Raises QueueError when the time is over."""
-        return self._retrying.copy()(function, *args, **kwargs)
-
-    def stop_after(self, seconds: float) -> None:
-        """Let no call try for longer than `seconds` from now: the process is told to stop."""
-        self._deadline = min(self._deadline, time.monotonic() + seconds)
-
-    def _log(self, state: Any) -> None:
-        """Log what is waited for, now and then: at the start of a process nothing else says it."""
-        now, error = time.monotonic(), state.outcome.exception()
-        if (state.seconds_since_start or 0.0) >= MAX_BACKOFF_S and now >= self._logged_at + LOGGED_EVERY_S:
-            self._logged_at = now
-            Log("queue").warning("redis.waited_for", error=error.message, action=error.hint)
-
-    def _is_over(self, state: Any) -> bool:
-        waited_s = state.seconds_since_start or 0.0
-        return waited_s >= self._max_wait_s or time.monotonic() >= self._deadline
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(QueueError),
+        wait=tenacity.wait_random_exponential(multiplier=0.05, max=MAX_BACKOFF_S),
+        stop=is_over,
+        reraise=True,
+    )

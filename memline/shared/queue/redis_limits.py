@@ -12,16 +12,13 @@ cannot both take the last place. All keys expire by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any
 
 from memline.shared.config.installation import QueueAddress
-from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.choice import Choice
 from memline.shared.queue import redis_client
-from memline.shared.queue.redis_client import RetryPolicy
-from memline.shared.scheduling.limits import HOLD, STOP_COOLDOWN_S, Limits, Move, minute_limits
+from memline.shared.scheduling.limits import HOLD, STOP_COOLDOWN_S, Move
 
 #: KEYS: the hold, then one a unit. ARGV: the longest wait (s), then of each unit the seconds that the call
 #: moves it on by, and how far ahead it may be.
@@ -56,11 +53,12 @@ end
 class RedisLimits:
     """The limits of accounts, the same for all processes of a fleet (`shared.scheduling.limits.Limits`)."""
 
-    def __init__(self, address: QueueAddress, retry: RetryPolicy | None = None) -> None:
-        """`retry`: while Redis is away a caller waits here, for what it holds, or is about to pay for, could
-        not be delivered either."""
+    def __init__(self, address: QueueAddress, retry: Callable[..., Any] | None = None) -> None:
+        """`retry` calls what asks Redis: while it is away a worker waits here, since what it is about to pay
+        for could not be delivered. None tries once: a question waits neither for a place nor for Redis.
+        """
         self._client = redis_client.client(address)
-        self._retry = retry or RetryPolicy()
+        self._retry = retry or (lambda function, *args, **kwargs: function(*args, **kwargs))
         self._take: Any = self._client.register_script(_TAKE)
         self._hold: Any = self._client.register_script(_HOLD)
 
@@ -82,11 +80,3 @@ class RedisLimits:
 
     def _key(self, account: str, part: str) -> str:
         return self._client.key(f"limit:{{{account}}}:{part}")
-
-
-def fleet_limits(address: QueueAddress, agent: AgentSettings, choice: Choice) -> Limits | None:
-    """Return the limits that a question shares with a fleet; None when there are none."""
-    if not any(minute_limits(agent, choice)):
-        return None
-    # Redis is tried once: a question waits neither for a place nor for Redis.
-    return RedisLimits(address)

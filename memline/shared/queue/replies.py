@@ -17,7 +17,7 @@ from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import broker, redis_broker, redis_client
-from memline.shared.queue.heartbeat import live_workers
+from memline.shared.queue.fleet import live_workers
 from memline.shared.queue.messages import RunQuery
 from memline.shared.search.request import SearchRequest
 from memline.shared.sources.dates import day_of_time
@@ -81,11 +81,8 @@ class QueryClient:
         options["today"] = request.today or day_of_time(time.time()).isoformat()
         query = options.pop("query")
         question = RunQuery(agent=agent, query=query, reply_to=box, until=until, options=options, index=index)
-        sent = self._broker.enqueue(broker.envelope(question)).options["redis_message_id"]
+        self._broker.enqueue(broker.envelope(question))
         raw = self._take(box, time.monotonic() + timeout_s)
-        if raw is None and self._client.lrem(self._client.key("query"), 1, sent):
-            # No worker has fetched it: it would look like work that waits for one.
-            self._client.hdel(self._client.key("query.msgs"), sent)
         answer: dict[str, Any] | None = None if raw is None else json.loads(raw)
         if answer is None or answer.get("elsewhere"):
             return None

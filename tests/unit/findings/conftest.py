@@ -58,7 +58,6 @@ def fleet(
             delayed=0,
             dead=dead if role == "chunk" else 0,
             oldest_s=0,
-            rate_per_minute=0,
         )
         for role in ("chunk", "embed", "store", "query")
     )

@@ -28,7 +28,7 @@ from memline.shared.findings.check import check_common, of_fault
 from memline.shared.findings.facts import Stop
 from memline.shared.index import meta
 from memline.shared.index.hold import hold
-from memline.shared.queue import fleet, fleet_reader
+from memline.shared.queue import fleet
 from memline.shared.scheduling import health, jobs
 from memline.shared.scheduling.health import Health
 from tests.support.embedding_server import EmbeddingServer
@@ -145,7 +145,7 @@ def fleet_of(*roles, **options):
     def state(place, monkeypatch):
         monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
         now = {place.settings.queue: fleet_now(*roles, **options)}
-        monkeypatch.setattr(fleet_reader, "_fleets", now)
+        monkeypatch.setattr(fleet, "_fleets", now)
 
     return state
 
@@ -155,7 +155,7 @@ def redis_says(words):
         monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
         error = QueueError(f"Redis at 127.0.0.1 {words}", hint="do this")
         monkeypatch.setattr(
-            fleet_reader, "_fleets", {place.settings.queue: (time.monotonic(), fleet.Fleet(error=error))}
+            fleet, "_fleets", {place.settings.queue: (time.monotonic(), fleet.Fleet(error=error))}
         )
 
     return state

@@ -3,7 +3,7 @@ import time
 import msgspec
 import pytest
 
-from memline.shared.queue import heartbeat, redis_client
+from memline.shared.queue import fleet, redis_client
 from memline.shared.queue.messages import Envelope
 from memline.shared.queue.routes import QUEUES
 from tests.unit.queue.conftest import URL
@@ -12,7 +12,7 @@ from tests.unit.queue.conftest import URL
 @pytest.fixture(autouse=True)
 def info(monkeypatch, redis_server):
     """The one command that the server of these tests has not."""
-    monkeypatch.setattr(type(redis_server), "info", lambda self, section=None: {"used_memory": 1_000_000})
+    monkeypatch.setattr(type(redis_server), "info", lambda self, section=None: {})
 
 
 def lay(redis_server, queue, name, *, age_s=0, waits=True):
@@ -24,15 +24,15 @@ def lay(redis_server, queue, name, *, age_s=0, waits=True):
 
 
 def of(name):
-    return next(one for one in heartbeat.read_fleet(redis_client.client(URL)).queues if one.name == name)
+    return next(one for one in fleet.read_fleet(redis_client.client(URL)).queues if one.name == name)
 
 
 def test_an_empty_redis_has_empty_queues():
-    fleet = heartbeat.read_fleet(redis_client.client(URL))
+    now = fleet.read_fleet(redis_client.client(URL))
 
-    assert [one.name for one in fleet.queues] == list(QUEUES)
-    assert {(one.waiting, one.in_flight, one.delayed, one.dead) for one in fleet.queues} == {(0, 0, 0, 0)}
-    assert fleet.workers == ()
+    assert [one.name for one in now.queues] == list(QUEUES)
+    assert {(one.waiting, one.in_flight, one.delayed, one.dead) for one in now.queues} == {(0, 0, 0, 0)}
+    assert now.workers == ()
 
 
 def test_messages_wait_until_a_worker_takes_them_and_are_in_flight_until_it_is_done(

@@ -8,9 +8,9 @@ import pytest
 from memline.shared.errors import QueueError
 from memline.shared.index.hold import hold
 from memline.shared.queue import dead_letters, fleet_workers, redis_broker
-from memline.shared.queue.fleet import Fleet
-from memline.shared.queue.fleet_workers import FIRST_S, MISSING_S, FleetWorkers
-from memline.shared.queue.heartbeat import HEARTBEAT_S, TTL_S
+from memline.shared.queue.fleet import TTL_S, Fleet
+from memline.shared.queue.fleet_workers import MISSING_S, FleetWorkers
+from memline.shared.queue.heartbeat import HEARTBEAT_S
 from tests.support.workspace import remote
 from tests.unit.findings.conftest import fleet
 from tests.unit.queue.conftest import URL
@@ -61,7 +61,7 @@ LOSSES = {
     "an embed worker is killed": (
         lambda s: fleet("chunk", "store", *["embed"] * (s < TTL_S)), TTL_S, MISSING_S, "memline worker embed",
     ),
-    "no fleet": (lambda _: fleet(), 0.0, FIRST_S, "memline worker chunk"),
+    "no fleet": (lambda _: fleet(), 0.0, MISSING_S, "memline worker chunk"),
     "Redis is killed": (lambda s: of_all(s, 9.0), 9.0, MISSING_S, "redis-server"),
 }  # fmt: skip
 

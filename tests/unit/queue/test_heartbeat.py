@@ -3,8 +3,9 @@ import pytest
 
 from memline.shared.errors import QueueError
 from memline.shared.queue import heartbeat as heartbeats
-from memline.shared.queue.fleet import WorkerInfo
-from memline.shared.queue.heartbeat import TTL_S, Heartbeat, live_workers
+from memline.shared.queue import redis_client
+from memline.shared.queue.fleet import TTL_S, WorkerInfo, live_workers
+from memline.shared.queue.heartbeat import Heartbeat
 from tests.unit.queue.conftest import URL
 
 
@@ -40,7 +41,7 @@ def test_a_redis_that_is_away_costs_heartbeats_and_no_more(redis_server, heartbe
 
     redis_server.delete("memline:workers")
     with monkeypatch.context() as away:
-        away.setattr(heartbeats.redis_client, "now", fail)
+        away.setattr(redis_client.FleetClient, "now", fail)
         heartbeat.beat()
     assert live_workers(redis_server) == []
 

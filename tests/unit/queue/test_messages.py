@@ -79,7 +79,7 @@ from memline.shared.queue import messages
 sys.setswitchinterval(1e-6)
 gate = threading.Barrier(8)
 raw = {
-    "agent": "main", "lease": "l", "failed": [{"hashes": [], "failure": {"kind": "later", "error": "no"}}],
+    "agent": "main", "lease": "l", "failed": [{"hashes": [], "kind": "later", "error": "no"}],
     "identity": {"provider": "p", "model": "m", "endpoint": "e", "dims": 0, "scheme": ""},
 }
 

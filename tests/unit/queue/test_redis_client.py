@@ -6,7 +6,7 @@ import redis
 from memline.shared.config.installation import QueueAddress
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
-from memline.shared.queue.redis_client import RetryPolicy
+from memline.shared.queue.redis_client import retrying
 from tests.unit.queue.conftest import URL
 
 
@@ -50,34 +50,16 @@ def test_commands_say_what_is_wrong_with_redis_in_our_words(monkeypatch, error, 
     assert raised.value.hint
 
 
-def test_trouble_that_passes_is_waited_for_and_logged_once_in_a_while(monkeypatch, caplog):
+def test_trouble_that_passes_is_waited_for_until_the_process_must_end(monkeypatch):
     monkeypatch.setattr(redis_client, "MAX_BACKOFF_S", 0.0)
-    policy = RetryPolicy(max_wait_s=30)
+    monkeypatch.setattr(redis_client, "LAST_TRIES_S", 0.0)
+    stopping, call = threading.Event(), Flaky(2)
+    retry = retrying(30, stopping)
 
-    for _ in range(3):
-        call = Flaky(2)
-        assert (policy(call), call.calls) == ("done", 3)
-
-    assert [record.message for record in caplog.records] == ["redis.waited_for"]
-
-
-def test_the_wait_ends_for_calls_that_wait_already_when_the_process_must_end():
-    policy = RetryPolicy(max_wait_s=600)
-    errors = []
-
-    def wait():
-        try:
-            policy(Flaky(10_000))
-        except QueueError as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    policy.stop_after(0.05)
-    thread.join(120)
-
-    assert not thread.is_alive()
-    assert len(errors) == 1
+    assert (retry(call), call.calls) == ("done", 3)
+    stopping.set()
+    with pytest.raises(QueueError):
+        retry(Flaky(1))
 
 
 @pytest.mark.parametrize(

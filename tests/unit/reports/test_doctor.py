@@ -1,7 +1,7 @@
 import pytest
 
 from memline.producers.reports.doctor import examine_agent, examine_common
-from memline.shared.queue import fleet_reader
+from memline.shared.queue import fleet as fleet_module
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import remote
 from tests.unit.findings.conftest import fleet_now
@@ -25,7 +25,7 @@ def test_a_fleet_whose_queues_are_served_is_well(place, monkeypatch):
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
 
     def found(*roles):
-        monkeypatch.setattr(fleet_reader, "_fleets", {place.settings.queue: fleet_now(*roles)})
+        monkeypatch.setattr(fleet_module, "_fleets", {place.settings.queue: fleet_now(*roles)})
         return [each for each in examine_common(place.settings, [place.agent]) if "queue" in each.what]
 
     assert [each.what for each in found("chunk", "store", "query", "embed")] == [

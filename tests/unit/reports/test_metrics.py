@@ -10,7 +10,7 @@ from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
 from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue import fleet_reader, heartbeat
+from memline.shared.queue import fleet as fleet_module
 from memline.shared.queue.fleet import Fleet, QueueDepth, WorkerInfo
 from memline.shared.scheduling import jobs
 from tests.support.index_rows import answer, cancel_backfill, lease_all, make_job, retarget
@@ -23,14 +23,14 @@ ROOT = Path(__file__).parents[3]
 def place(place, monkeypatch):
     """A workspace of a fleet: its Redis is not asked here."""
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
-    monkeypatch.setattr(fleet_reader, "GOOD_FOR_S", 0.0)
-    monkeypatch.setattr(heartbeat, "read_fleet", lambda *_: FLEET)
+    monkeypatch.setattr(fleet_module, "GOOD_FOR_S", 0.0)
+    monkeypatch.setattr(fleet_module, "read_fleet", lambda *_: FLEET)
     place.configure(**remote("http://127.0.0.1:9/v1"))
     return place
 
 
 def queue(name, **counts):
-    found = {"waiting": 0, "in_flight": 0, "delayed": 0, "dead": 0, "oldest_s": 0.0, "rate_per_minute": 0.0}
+    found = {"waiting": 0, "in_flight": 0, "delayed": 0, "dead": 0, "oldest_s": 0.0}
     return QueueDepth(name=name, **{**found, **counts})  # type: ignore[arg-type]
 
 
@@ -47,7 +47,7 @@ def worker(name, *queues, threads):
 
 FLEET = Fleet(
     queues=(
-        queue("embed", waiting=3, in_flight=2, delayed=1, dead=4, oldest_s=1.5, rate_per_minute=120),
+        queue("embed", waiting=3, in_flight=2, delayed=1, dead=4, oldest_s=1.5),
         queue("store"),
     ),
     workers=(
@@ -128,7 +128,7 @@ def test_an_unreachable_redis_hides_no_rows(place, monkeypatch):
     def refuse(*_):
         raise QueueError("Redis cannot be reached")
 
-    monkeypatch.setattr(heartbeat, "read_fleet", refuse)
+    monkeypatch.setattr(fleet_module, "read_fleet", refuse)
 
     found = scraped(place)
 
