@@ -146,14 +146,15 @@ def print_report(report: IndexReport) -> None:
     files, vectors = report.files, report.vectors
     counts = f"{files['added']:,} added, {files['changed']:,} changed, {files['removed']:,} removed"
     echo(f"Memory index updated ({report.agent}): {counts}, {files['unchanged']:,} unchanged.")
-    embedding = "keyword search only"
+    parts = [counted(report.chunks, "chunk")]
+    # Without a provider a finding says so.
     if report.provider != "none":
         states = ", ".join(
             f"{vectors[state]:,} {state}" for state in ("embedded", "cached", "pending", "failed")
         )
-        embedding = f"{states} ({report.provider} {report.model})"
-    took = f"{report.seconds:.1f} s" if report.seconds < 90 else span(report.seconds)
-    echo(f"  {counted(report.chunks, 'chunk')} · {embedding} · {took}")
+        parts.append(f"{states} ({report.provider} {report.model})")
+    parts.append(f"{report.seconds:.1f} s" if report.seconds < 90 else span(report.seconds))
+    echo(f"  {' · '.join(parts)}")
     # Paths (or text hashes) by why they failed: one provider error is one line, not a thousand.
     grouped: dict[str, dict[str, None]] = {}
     for failure in report.failures:

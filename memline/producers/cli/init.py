@@ -12,7 +12,7 @@ import msgspec
 
 from memline.producers.bridges.clients import CLIENTS
 from memline.producers.cli.hits import rows_of
-from memline.producers.cli.index import index_agent
+from memline.producers.cli.index import index_agent, print_report
 from memline.producers.cli.invocation import Invocation, command
 from memline.producers.cli.output import echo, put
 from memline.producers.memory import Memory
@@ -21,10 +21,9 @@ from memline.shared.config.agents import is_same
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.local.model_file import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
-from memline.shared.index import driver, ledger
+from memline.shared.index import driver
 from memline.shared.providers import LOCAL, PROVIDERS
 from memline.shared.sources.discover import discover
-from memline.shared.sources.outcomes import EMPTY, INDEXED
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sync.plan import Plan, plan_of
 from memline.shared.words import counted
@@ -82,17 +81,9 @@ def init(
         if not click.confirm("Index it?", default=True):
             return 1
     report = index_agent(invocation.settings, settings)
-    with driver.reading(settings.index_path) as reader:
-        outcomes = ledger.outcome_counts(reader)
-    files = counted(outcomes.pop(INDEXED, 0) + outcomes.pop(EMPTY, 0), "file")
-    echo(f"Indexed {files}, {counted(report.chunks, 'chunk')}, in {report.seconds:.1f} s.")
-    if outcomes:
-        names = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in outcomes.items())
-        echo(f"Not read: {names} ({_command(settings, 'status', '--verbose')}).")
-    for finding in report.findings:
-        if finding.is_trouble or finding.code == "no_notes":
-            echo(finding.what)
-            echo(f"Try: {invocation.as_typed(finding.action)}")
+    # That only words are searched was said before.
+    trouble = tuple(each for each in report.findings if each.is_trouble or each.code == "no_notes")
+    print_report(msgspec.structs.replace(report, findings=trouble))
     _ask(invocation, settings)
     client, *others = CLIENTS
     echo(f"\nConnect an agent ({client}; or {', '.join(others)}):")
@@ -157,10 +148,9 @@ def _much(folder: Path, count: int) -> str:
 
 def _described(settings: AgentSettings, plan: Plan) -> Iterator[str]:
     """Say what of the folder is read, and what embeds it."""
-    yield f"{settings.workspace}: {counted(plan.total_files, 'Markdown file')}."
-    if reasons := sorted({reason for _, reason in plan.discovery.left_out}):
-        yield f"Left out by {', '.join(reasons)}: {len(plan.discovery.left_out):,}."
-    choice = plan.choice
+    left_out, choice = len(plan.discovery.left_out), plan.choice
+    more = f", {left_out:,} more left out (memline status --verbose)" * bool(left_out)
+    yield f"{settings.workspace}: {counted(plan.total_files, 'Markdown file')}{more}."
     if choice.identity is None and choice.requested == "auto":
         yield "Search is by words; a key such as OPENAI_API_KEY, or --provider local, adds search by meaning."
     elif choice.identity is None:

@@ -2,7 +2,8 @@
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -14,11 +15,8 @@ from memline.producers.reports import estimate
 from memline.producers.reports.jobs import SHORT, listed, named, report
 from memline.shared.words import span
 
-#: What a job is named by.
-_JOB = click.argument("job")
 
-
-def act(invocation: Invocation, verb: str, as_json: bool, **arguments: Any) -> int | None:
+def act(verb: str, invocation: Invocation, as_json: bool, **arguments: Any) -> int | None:
     """Perform an action, and print what came of it: exit status 1 when the state did not allow it."""
     settings, agents = invocation.settings, invocation.agents()
     if verb == "reindex":
@@ -29,6 +27,18 @@ def act(invocation: Invocation, verb: str, as_json: bool, **arguments: Any) -> i
     for line in done.notes:
         note(line)
     return None if done.is_changed else 1
+
+
+def add_verbs(
+    parent: click.Group, parameters: Sequence[Callable[[Any], Any]], example: str, **verbs: str
+) -> None:
+    """Add commands that perform verbs of `producers.actions`: the name of each, and its help."""
+    for name, text in verbs.items():
+        words = f"{parent.name} {name}"
+        function: Any = partial(act, words)
+        for declare in (AS_JSON, *reversed(parameters)):
+            function = declare(function)
+        command(f"memline {words} {example}", parent=parent, name=name, help=text)(function)
 
 
 @group(
@@ -69,8 +79,8 @@ def _cells(job: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-@command("memline jobs show 5f3a", "memline jobs show batch_68a1 --json", parent=jobs, name="show")
-@_JOB
+@command("memline jobs show 5f3a", "memline jobs show batch_68a1 --json", parent=jobs)
+@click.argument("job")
 @AS_JSON
 def show(invocation: Invocation, job: str, as_json: bool) -> None:
     """Show all that is known of a job; JOB is its id, the beginning of it, or a provider's id of a batch."""
@@ -91,36 +101,22 @@ def _rows(answer: dict[str, Any]) -> Iterator[str]:
             yield f"{label + ':':<20}{each}"
 
 
-@command("memline jobs pause 5f3a", parent=jobs)
-@_JOB
-@AS_JSON
-def pause(invocation: Invocation, job: str, as_json: bool) -> int | None:
-    """Read no more files of a job and send none of its texts until `resume`; live edits go on.
+add_verbs(
+    jobs,
+    [click.argument("job")],
+    "5f3a",
+    pause="""Read no more files of a job and send none of its texts until `resume`; live edits go on.
 
     Requests and batches that are at the provider already are still stored. Exit status 1 when the job is not
     running.
-    """
-    return act(invocation, "jobs pause", as_json, job=job)
-
-
-@command("memline jobs resume 5f3a", parent=jobs)
-@_JOB
-@AS_JSON
-def resume(invocation: Invocation, job: str, as_json: bool) -> int | None:
-    """Let a paused job go on. Exit status 1 when it is not paused."""
-    return act(invocation, "jobs resume", as_json, job=job)
-
-
-@command("memline jobs cancel 5f3a", "memline jobs cancel 5f3a --json", parent=jobs)
-@_JOB
-@AS_JSON
-def cancel(invocation: Invocation, job: str, as_json: bool) -> int | None:
-    """End a job: nothing more of it is read or sent; what is indexed stays.
+    """,
+    resume="Let a paused job go on. Exit status 1 when it is not paused.",
+    cancel="""End a job: nothing more of it is read or sent; what is indexed stays.
 
     `memline reindex` or `memline index` takes its texts up again. Of a batch, the vectors that it brought are
     kept, and its other texts are sent in requests. Exit status 1 when it had ended already.
-    """
-    return act(invocation, "jobs cancel", as_json, job=job)
+    """,
+)
 
 
 @command(
@@ -138,7 +134,7 @@ def reindex(invocation: Invocation, force: bool, plan: bool, as_json: bool) -> i
     jobs. Asked for twice, it is one job. It needs queue.url; without a queue, `memline index` does the work.
     """
     if not plan:
-        return act(invocation, "reindex", as_json, force=force)
+        return act("reindex", invocation, as_json, force=force)
     plans = [estimate.estimate(each, force=force) for each in invocation.enabled_agents()]
     print_result(plans, as_json, (line for plan in plans for line in estimate.words(plan)))
     return None

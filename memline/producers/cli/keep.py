@@ -65,8 +65,7 @@ def forget(
             raise ConfigError(reason, hint="give one of: PATH, --query, --session, --before")
     if not targets:
         note("Nothing to forget.")
-        where, what = (" --source sessions", "") if options.get("session") else ("", "#L5")
-        invocation.advise(f"memline search QUERY{where}, then memline forget PATH{what}")
+        invocation.advise("memline search QUERY, then memline forget PATH#L5")
         return 1
     for target in targets:
         text = " ".join(" ".join(target.lines[:3]).split())
@@ -110,31 +109,24 @@ def backup(invocation: Invocation, words: tuple[str, ...], as_json: bool) -> Non
     backup restore FILE makes a backup the index where that is missing or damaged. An index that is there
     keeps all it has, and takes the vectors over: memline index then pays for no text whose vector they are.
     """
-    match words:
-        case ("restore", path):
-            _restore(invocation, Path(path), as_json)
-        case () | (_,) if words != ("restore",):
-            saved = backups.back_up(invocation.agents(), Path(words[0]) if words else None)
-            lines = (
-                f"Backed up {each.agent}: {counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
-                f" {counted(each.vectors, 'vector')} ({each.bytes / 1e6:.1f} MB) in {each.path}"
-                for each in saved
-            )
-            print_result([to_json(each) for each in saved], as_json, lines)
-        case _:
-            raise click.UsageError("write memline backup [FILE], or memline backup restore FILE")
-
-
-def _restore(invocation: Invocation, path: Path, as_json: bool) -> None:
-    agent = invocation.agent()
-    restored = backups.restore(agent, path)
-    count = counted(restored.vectors, "vector")
-    line = f"{agent.agent} has an index, which stays. It took {count} of {path} that it did not have."
-    if restored.is_index:
-        line = f"Restored {agent.agent}: {path} is its index now, with {count}."
-    print_result(to_json(restored), as_json, [line])
-    if not as_json:
-        invocation.advise("memline index")
+    is_restore = words[:1] == ("restore",)
+    if len(words) != 2 if is_restore else len(words) > 1:
+        raise click.UsageError("write memline backup [FILE], or memline backup restore FILE")
+    if is_restore:
+        restored = backups.restore(invocation.agent(), Path(words[1]))
+        count = counted(restored.vectors, "vector")
+        line = f"{restored.agent} has an index, which stays. It took {count} that it did not have."
+        if restored.is_index:
+            line = f"Restored {restored.agent}: {words[1]} is its index now, with {count}."
+        print_result(to_json(restored), as_json, [line, "Try: memline index"])
+        return
+    saved = backups.back_up(invocation.agents(), Path(words[0]) if words else None)
+    lines = (
+        f"Backed up {each.agent}: {counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
+        f" {counted(each.vectors, 'vector')} ({each.bytes / 1e6:.1f} MB) in {each.path}"
+        for each in saved
+    )
+    print_result([to_json(each) for each in saved], as_json, lines)
 
 
 @command(

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, group
-from memline.producers.cli.jobs import act
+from memline.producers.cli.jobs import add_verbs
 from memline.producers.cli.output import echo, note, print_findings, print_json, print_result, table
 from memline.producers.reports.fleet_state import fleet_state, queue_url, spent_words
 from memline.shared.config.check import nearest
@@ -39,10 +39,6 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
 
 
 _ERROR = click.option("--error", help="Messages with this error, or with this text in their error.")
-_IDS = click.option("--id", "ids", multiple=True, help="Only messages of these ids.")
-_PROVIDER = click.option(
-    "--provider", type=click.Choice(list(PROVIDERS)), help="Only this one.  [default: all]"
-)
 
 
 @group(
@@ -119,53 +115,24 @@ def dead(invocation: Invocation, error: str | None, as_json: bool) -> None:
     print_result(every, as_json, lines or ["No dead messages."])
 
 
-@command("memline queue requeue", "memline queue requeue --error 'disk is full'", parent=queue)
-@_ERROR
-@_IDS
-@AS_JSON
-def requeue(invocation: Invocation, error: str | None, ids: tuple[str, ...], as_json: bool) -> int | None:
-    """Put dead messages back on their queues. Safe: every actor may run twice."""
-    return act(invocation, "queue requeue", as_json, error=error, ids=ids)
-
-
-@command(
-    "memline queue drop --error 'not configured here'", "memline queue drop --id 3fa2c1d8…", parent=queue
+add_verbs(
+    queue,
+    [_ERROR, click.option("--id", "ids", multiple=True, help="Only messages of these ids.")],
+    "--error 'disk is full'",
+    requeue="Put dead messages back on their queues. Safe: every actor may run twice.",
+    drop="Remove dead messages for good: the texts of an answer that waits to be stored are paid for again.",
 )
-@_ERROR
-@_IDS
-@AS_JSON
-def drop(invocation: Invocation, error: str | None, ids: tuple[str, ...], as_json: bool) -> int | None:
-    """Remove dead messages for good: the texts of an answer that waits to be stored are paid for again."""
-    return act(invocation, "queue drop", as_json, error=error, ids=ids)
-
-
-@command(
-    "memline queue pause",
-    "memline queue pause --agent work",
-    "memline queue pause --provider openai",
-    parent=queue,
-)
-@_PROVIDER
-@AS_JSON
-def pause(invocation: Invocation, provider: str | None, as_json: bool) -> int | None:
-    """Send no more texts to the provider until `resume`; running requests end, files stay searchable."""
-    return act(invocation, "queue pause", as_json, provider=provider)
-
-
-@command(
-    "memline queue resume",
-    "memline queue resume --provider gemini",
-    parent=queue,
-)
-@_PROVIDER
-@AS_JSON
-def resume(invocation: Invocation, provider: str | None, as_json: bool) -> int | None:
-    """Send texts again: after `pause`, and after a provider stopped (bad key, no quota) and was fixed.
+add_verbs(
+    queue,
+    [click.option("--provider", type=click.Choice(list(PROVIDERS)), help="Only this one.  [default: all]")],
+    "--provider openai",
+    pause="Send no more texts to the provider until `resume`; running requests end, files stay searchable.",
+    resume="""Send texts again: after `pause`, and after a provider stopped (bad key, no quota) and was fixed.
 
     Circuit breakers are closed, on trial: the next failure opens them again. Texts go to the chosen provider
     again, not to its fallback. A time that the provider asked to wait (429) ends too: one request tries.
-    """
-    return act(invocation, "queue resume", as_json, provider=provider)
+    """,
+)
 
 
 def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
