@@ -123,15 +123,13 @@ class ProviderError(MemlineError):
         status: int | None = None,
         retry_after_s: float | None = None,
         max_rows: int = 0,
-        max_tokens: int = 0,
         code: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
         #: What is wrong, for programs, as `shared.embedders.provider_errors` lists it; empty: as `kind` says.
         self.code = code
-        #: Texts and tokens that a request may have, as the answer names its cap or quota; 0: it names none.
+        #: Texts that a request may have, as the answer names its quota of a minute; 0: it names none.
         self.max_rows = max_rows
-        self.max_tokens = max_tokens
         #: HTTP status of the answer; None without one.
         self.status = status
         #: Seconds of the answer's `Retry-After`; None without one.

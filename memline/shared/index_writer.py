@@ -186,7 +186,7 @@ class IndexWriter:
         return changes.kinds
 
     def store_vectors(
-        self, identity: Identity, lease: str, rows: Sequence[VectorRow], learned: RequestCaps | None = None
+        self, identity: Identity, lease: str, rows: Sequence[VectorRow], learned: int = 0
     ) -> int:
         """Store vectors, and search the new model when they complete it; returns how many were new."""
         with self.session() as (connection, now):
@@ -237,7 +237,7 @@ class IndexWriter:
         identity: Identity,
         lease: str,
         failure: Failure,
-        learned: RequestCaps | None = None,
+        learned: int = 0,
     ) -> None:
         """Record why texts got no vector; see `shared.scheduling.leases.record_failure`."""
         with self.session() as (connection, now):

@@ -17,7 +17,7 @@ from memline.shared.errors import (
 from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import VectorRow
 from memline.shared.logs import Log
-from memline.shared.providers import PROVIDERS, RequestCaps
+from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import AgentNotConfigured, EmbedTexts, StoreVectors
 from memline.shared.scheduling import leases, limits
@@ -174,7 +174,7 @@ def _answer(message: EmbedTexts, outcome: Outcome, usage: Usage | None) -> None:
             lease=request.lease,
             vectors=vectors,
             failed=tuple(failures),
-            learned=RequestCaps(max_rows=outcome.max_rows, max_tokens=outcome.max_tokens),
+            learned=outcome.max_rows,
             usage=usage,
         )
     )

@@ -67,7 +67,7 @@ def store_vectors(message: StoreVectors) -> None:
         writer.settle(identity, message.lease, message.usage)
     for failure in message.failed:
         writer.record_failure(identity, message.lease, failure, learned)
-        learned = None
+        learned = 0
     if message.vectors:
         writer.store_vectors(identity, message.lease, message.vectors, learned)
         _dispatch(context, message.agent, only_full=True)

@@ -3,7 +3,7 @@
     status 429                      later, or stop when the quota is used up (Gemini: of the day),
                                     or too big when a minute's allowance is less than the request
     status 402, 401, 403, 404       stop
-    status 413, or cap words        too big, with the caps the words name
+    status 413, or cap words        too big
     status 400, 422                 stop for key, model, dimensions, country; else refused: some text in it
     408, 409, 424, 425, 499, 5xx    later
     a redirect, any other status    stop
@@ -51,11 +51,9 @@ def _patterns() -> Mapping[str, list[str]]:
 
 
 def _search(kind: str, words: str) -> re.Match[str] | None:
-    """Find the first pattern of a kind in words; `<N>` in it is a number."""
-    for pattern in _patterns()[kind]:
-        if match := re.search(pattern.replace("<N>", r"(\d[\d,_]*)"), words):
-            return match
-    return None
+    """Find the first pattern of a kind in words."""
+    matches = (re.search(pattern, words) for pattern in _patterns()[kind])
+    return next(filter(None, matches), None)
 
 
 def classify(
@@ -92,40 +90,27 @@ def classify(
     def stop(hint: str, code: str) -> ProviderStop:
         return ProviderStop(message, status=status, hint=hint, code=code)
 
-    def too_big() -> ProviderTooBig:
-        rows, tokens = _cap("row_caps", words), _cap("token_caps", words)
-        return ProviderTooBig(message, status=status, max_rows=rows, max_tokens=tokens)
-
     is_about_request = status in (400, 422)
     if _is_out_of_quota(status, words, wait_s, quota):
         return stop(_quota_hint(provider, quota), "no_quota")
-    if status == 429 and "request too large" in words:
-        # Larger than a whole minute's allowance: waiting will not help.
-        return too_big()
+    allowance = quota.max_tokens
     if status == 429 and (match := _search("tokens_a_minute", words)):
-        # The same, of a provider that says what it allows and not what was asked for. Its tokens may be
-        # twice as many as ours.
         allowance = int(match[1]) * (1000 if match[2] else 1)
-        if sent_bytes / 4 > allowance / 2 > 0:
-            return ProviderTooBig(message, status=status, max_tokens=allowance // 2)
-    if status >= 500 and _search("cap_words_of_500", words):
-        return too_big()
+    # More than a minute's allowance, of tokens that may be twice as many as ours: waiting will not help.
+    is_too_big = status == 429 and ("request too large" in words or sent_bytes / 4 > allowance / 2 > 0)
+    if is_too_big or status == 413 or (status >= 500 and _search("cap_words_of_500", words)):
+        return ProviderTooBig(message, status=status)
     is_rate_limit = (is_about_request or status == 403) and _search("rate", words)
     if status >= 500 or status in _LATER_STATUSES or is_rate_limit:
-        # Half of what a minute allows: what else uses the key takes of it too, and our tokens are estimates.
+        # Half of what a minute allows: what else uses the key takes of it too.
         rows = max(quota.max_requests // 2, 1) if quota.max_requests else 0
-        tokens = quota.max_tokens // 2 if sent_bytes / 4 > quota.max_tokens / 2 else 0
         code = "rate_limit" if status == 429 or is_rate_limit else ""
-        return ProviderLater(
-            message, status=status, retry_after_s=wait_s, max_rows=rows, max_tokens=tokens, code=code
-        )
+        return ProviderLater(message, status=status, retry_after_s=wait_s, max_rows=rows, code=code)
     if status in (401, 403) or (is_about_request and _search("bad_key", words)):
         if _search("disabled", words):
             hint = f"allow the {provider} API for the project of this key, then run: memline index"
             return stop(hint, "api_disabled")
         return stop(key_hint or f"check the {provider} API key", "bad_key")
-    if status == 413:
-        return too_big()
     if not is_about_request:
         return stop(*_other_stop(provider, status, words, headers, secrets))
     if _search("bad_dims", words):
@@ -133,8 +118,8 @@ def classify(
         return stop(hint, "bad_dimensions")
     if _search("bad_country", words):
         return stop(f"{provider} does not serve this country: set memorySearch.provider", "no_country")
-    if any(_search(kind, words) for kind in ("row_caps", "token_caps", "cap_words")):
-        return too_big()
+    if _search("cap_words", words):
+        return ProviderTooBig(message, status=status)
     if _search("bad_model", words):
         return stop(_MODEL_HINT, "bad_model")
     return ProviderRefused(message, status=status, code="refused_text")
@@ -198,11 +183,6 @@ def _is_out_of_quota(status: int, words: str, wait_s: float | None, quota: Quota
     if quota.is_daily or quota.is_none or _search("quota_codes", words):
         return True
     return wait_s is None and _search("quota_words", words) is not None
-
-
-def _cap(kind: str, words: str) -> int:
-    match = _search(kind, words)
-    return int(re.sub(r"\D", "", match[1])) if match else 0
 
 
 #: A provider's words are near the top; below may be anything, and as deep as it likes.

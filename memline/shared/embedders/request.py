@@ -1,9 +1,9 @@
 """Complete one request: whatever the provider answers, every text ends with a vector, a reason, or a wait.
 
-A request that is too big, refused, answered badly or failed by the server is cut into parts, which are sent
-one after another; only a text that fails alone is a failure. A text is blamed only when the server works:
-while nothing of the request has worked, `REFERENCE`, a text without anything odd, is sent first. When that
-fails as well, the server is at fault, and the rest is not sent. Rate limits, stops and connections that
+A request that is too big, refused, answered badly or failed by the server is cut in half, and the parts are
+sent one after another; only a text that fails alone is a failure. A text is blamed only when the server
+works: while nothing of the request has worked, `REFERENCE`, a text without anything odd, is sent first. When
+that fails as well, the server is at fault, and the rest is not sent. Rate limits, stops and connections that
 never came about end the calls at once; vectors so far are kept.
 
 A call that takes too long ends the request, and its texts come again, fewer at a time. No call begins when
@@ -23,7 +23,6 @@ from memline.shared.errors import (
     ProviderBrokenAnswer,
     ProviderError,
     ProviderLater,
-    ProviderRefused,
     ProviderStop,
     ProviderTooBig,
 )
@@ -55,18 +54,13 @@ class Outcome(msgspec.Struct, kw_only=True):
     failures: list[tuple[int, ProviderError]] = []
     #: Why the remaining texts have nothing yet; None when none remain.
     error: ProviderError | None = None
-    #: Texts and tokens of coming requests, as answers named or showed them; 0 when nothing was learned.
+    #: Texts of coming requests, as answers showed it; 0 when nothing was learned.
     max_rows: int = 0
-    max_tokens: int = 0
     #: `REFERENCE` got its vector: what failed is the fault of the texts, or of how many.
     is_provider_well: bool = False
     #: Attempts that may have been paid for, and their tokens: the provider's own `usage`, else the estimate.
     paid_calls: int = 0
     used_tokens: int = 0
-
-
-def _estimate(text: str) -> int:
-    return len(text) // 4 + 1
 
 
 class Request:
@@ -78,7 +72,7 @@ class Request:
         texts: Sequence[str],
         before_call: Callable[[Sequence[str]], None] = lambda _: None,
         *,
-        estimate: Callable[[str], int] = _estimate,
+        estimate: Callable[[str], int],
         timeout_s: float = 0,
         max_attempts: int = CALL_ATTEMPTS,
         clock: Clock | None = None,
@@ -97,33 +91,26 @@ class Request:
         self._cap = len(texts)
         #: Texts of the largest calls that passed, and that failed otherwise than in time.
         self._largest_good = self._largest_bad = 0
-        #: Texts of a request at most: as an answer says, or half of those of a call that took too long.
-        self._named_rows = 0
 
     def embed(self) -> Outcome:
         """Embed the texts, as many as the provider takes. Raises no ProviderError."""
         outcome = self._outcome
         outcome.error = self._send_all()
         outcome.failures.sort(key=lambda failure: failure[0])
-        if any(isinstance(failure, ProviderTooBig) for _, failure in outcome.failures):
-            # A text that is too big alone shows that the cap is one of a text, not of a request.
-            outcome.max_tokens = 0
-        # Some servers fail above a cap that they do not name. Where a text failed, it was not the size.
-        is_shown = self._largest_bad > self._largest_good and not (outcome.failures or outcome.max_tokens)
-        outcome.max_rows = self._named_rows or (self._largest_good if is_shown else 0)
+        if self._largest_bad > self._largest_good and not (outcome.failures or outcome.max_rows):
+            # It is the size that fails. Where a text failed, it was not the size.
+            outcome.max_rows = self._largest_good
         return outcome
 
     def _send_all(self) -> ProviderError | None:
         """Send all parts; returns why some texts have nothing yet."""
-        last: ProviderError | None = None
-        began, calls = self._clock.now(), 0
+        began, calls, halvings = self._clock.now(), 0, len(self._texts).bit_length()
         while self._parts:
-            if calls and self._timeout_s and self._clock.now() - began >= self._timeout_s:
-                if last is None or self._server_works:
-                    return ProviderSplit("the time of one request was over", retry_after_s=0)
-                return _waiting(last)
-            if last is not None and calls >= self._max_calls():
-                return _waiting(last)
+            # All calls may be paid for, and without a result it is all in vain.
+            most = 4 + 2 * MAX_BAD_TEXTS * halvings if self._largest_good else MAX_BAD_TEXTS + halvings
+            is_late = calls and 0 < self._timeout_s <= self._clock.now() - began
+            if is_late or calls >= most:
+                return ProviderSplit("the time or the calls of one request were over", retry_after_s=0)
             first, end = self._parts.popleft()
             if end - first > self._cap:
                 self._parts.appendleft((first + self._cap, end))
@@ -134,26 +121,12 @@ class Request:
             except ProviderError as failure:
                 return failure
             try:
-                self._ask(first, end)
+                self._outcome.vectors[first:end] = self._call(self._texts[first:end], self._max_attempts)
+                self._largest_good = max(self._largest_good, end - first)
             except ProviderError as failure:
-                last = failure
                 if (error := self._judge(first, end, failure)) is not None:
                     return error
         return None
-
-    def _max_calls(self) -> int:
-        """Return the calls that may be made: all may be paid for, and without a result it is all in vain."""
-        halvings = len(self._texts).bit_length()
-        return 4 + 2 * MAX_BAD_TEXTS * halvings if self._largest_good else MAX_BAD_TEXTS + halvings
-
-    @property
-    def _server_works(self) -> bool:
-        return self._outcome.is_provider_well or self._largest_good > 0
-
-    def _ask(self, first: int, end: int) -> None:
-        """Embed one part. Raises a ProviderError."""
-        self._outcome.vectors[first:end] = self._call(self._texts[first:end], self._max_attempts)
-        self._largest_good = max(self._largest_good, end - first)
 
     def _call(self, texts: Sequence[str], max_attempts: int) -> list[bytes]:
         """Make one call. Raises a ProviderError, and counts what it may cost all the same."""
@@ -171,38 +144,32 @@ class Request:
     def _judge(self, first: int, end: int, failure: ProviderError) -> ProviderError | None:
         """Put back what can be sent in parts, or note a failure; returns the error that ends the request."""
         rows, is_slow = end - first, is_timeout(failure)
-        if 0 < failure.max_rows < rows:
-            self._named_rows = failure.max_rows
-        self._outcome.max_tokens = failure.max_tokens or self._outcome.max_tokens
         if is_slow and rows > 1:
-            self._named_rows = rows // 2
+            self._outcome.max_rows = rows // 2
             return ProviderSplit(f"{failure.message}, for {counted(rows, 'text')}", retry_after_s=0)
         is_wait = isinstance(failure, ProviderLater) and not is_slow and not _may_be_of_a_text(failure)
         if isinstance(failure, ProviderStop) or is_wait:
+            self._outcome.max_rows = failure.max_rows
             return failure
         is_size = isinstance(failure, ProviderTooBig) and rows > 1
-        if not (is_size or self._server_works) and (error := self._try_reference(failure)) is not None:
+        is_sure = is_size or self._largest_good or self._outcome.is_provider_well
+        if not is_sure and (error := self._try_reference(failure)) is not None:
             return error
-        if rows > 1:
-            self._cut(first, end, failure)
+        if rows == 1:
+            if isinstance(failure, ProviderLater):
+                hint = _SLOW_HINT if is_slow else failure.hint
+                failure = ProviderBrokenAnswer(failure.message, hint=hint, status=failure.status)
+            self._outcome.failures.append((first, failure))
+            # It was this text, and not the size of the calls.
+            self._cap = len(self._texts)
             return None
-        if isinstance(failure, ProviderLater):
-            hint = _SLOW_HINT if is_slow else failure.hint
-            failure = ProviderBrokenAnswer(failure.message, hint=hint, status=failure.status)
-        self._outcome.failures.append((first, failure))
-        # It was this text, and not the size of the calls.
-        self._cap = self._named_rows or len(self._texts)
-        return None
-
-    def _cut(self, first: int, end: int, failure: ProviderError) -> None:
-        """Put back a part that failed in two."""
-        rows = end - first
+        half = (rows + 1) // 2
         self._largest_bad = max(self._largest_bad, rows)
-        size = failure.max_rows if 0 < failure.max_rows < rows else (rows + 1) // 2
         if rows > self._largest_good:
             # No part as large as this one has passed, so another one would only fail in the same way.
-            self._cap = min(self._cap, size)
-        self._parts.extendleft([(first + size, end), (first, first + size)])
+            self._cap = min(self._cap, half)
+        self._parts.extendleft([(first + half, end), (first, first + half)])
+        return None
 
     def _try_reference(self, failure: ProviderError) -> ProviderError | None:
         """Find out what is at fault by `REFERENCE`; returns the error of all texts when it is the server."""
@@ -210,20 +177,14 @@ class Request:
             try:
                 self._before_call([REFERENCE])
                 self._call([REFERENCE], 1)
+                self._outcome.is_provider_well = True
+                return None
             except ProviderBrokenAnswer:
                 continue
-            except ProviderRefused:
-                # It judges texts, so a broken answer was not its fault alone.
-                self._outcome.is_provider_well = isinstance(failure, ProviderBrokenAnswer)
             except (ProviderLater, ProviderStop) as error:
                 return failure if isinstance(failure, ProviderLater) else error
-            except ProviderTooBig:
-                pass
-            else:
-                self._outcome.is_provider_well = True
-            break
-        if self._outcome.is_provider_well:
-            return None
+            except ProviderError:
+                break
         if isinstance(failure, ProviderLater):
             return failure
         text = f"{failure.message} (so for any text)"
@@ -232,17 +193,6 @@ class Request:
 
 def _may_be_of_a_text(failure: ProviderError) -> bool:
     """Tell whether an error that may pass could be caused by a text: a 5xx, or a connection that closed."""
-    if failure.retry_after_s is not None or failure.max_rows or failure.max_tokens:
+    if failure.retry_after_s is not None or failure.max_rows:
         return False
     return failure.status >= 500 if failure.status is not None else failure.maybe_paid
-
-
-def _waiting(last: ProviderError) -> ProviderError:
-    """Make the error of texts that were not sent after others failed."""
-    if isinstance(last, ProviderTooBig):
-        # Smaller requests may fit.
-        return ProviderLater(last.message, hint=last.hint, status=last.status, retry_after_s=0)
-    if isinstance(last, ProviderRefused):
-        text = f"{last.message} (so for most parts of the request)"
-        return ProviderBrokenAnswer(text, hint=last.hint, status=last.status)
-    return last

@@ -13,7 +13,6 @@ CREATE TABLE IF NOT EXISTS health (
     reason TEXT NOT NULL,
     action TEXT NOT NULL,
     max_rows INTEGER NOT NULL,
-    max_tokens INTEGER NOT NULL,
     full_answers INTEGER NOT NULL,
     limited_rows INTEGER NOT NULL,
     PRIMARY KEY (account, model, mode)

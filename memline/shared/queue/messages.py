@@ -14,7 +14,6 @@ import msgspec
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
 from memline.shared.index.rows import FileRow, VectorRow
-from memline.shared.providers import RequestCaps
 from memline.shared.scheduling.leases import Failure, Request, Usage
 
 #: Version of the contract. Raised when a worker of another release could misread a message.
@@ -93,8 +92,8 @@ class StoreVectors(Wire, frozen=True, kw_only=True):
     lease: str
     vectors: tuple[VectorRow, ...] = ()
     failed: tuple[Failure, ...] = ()
-    #: The largest request that may come next, as far as this one taught it; 0 is nothing.
-    learned: RequestCaps | None = None
+    #: Texts of the largest request that may come next, as far as this one taught it; 0 is nothing.
+    learned: int = 0
     #: None: what was counted stays as it is.
     usage: Usage | None = None
 

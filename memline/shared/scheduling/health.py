@@ -22,7 +22,6 @@ import msgspec
 from memline.shared.config.schema import Batch
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
-from memline.shared.providers import RequestCaps
 
 #: The modes of a provider.
 REQUESTS = "requests"
@@ -80,9 +79,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     since: float = 0.0
     reason: str = ""
     action: str = ""
-    #: Texts and tokens of a request at most, as answers taught; 0: what the provider documents.
+    #: Texts of a request at most, as answers taught; 0: what the provider documents.
     max_rows: int = 0
-    max_tokens: int = 0
     #: Requests of `max_rows` texts that worked since that changed.
     full_answers: int = 0
     #: Texts of the last request that met a limit of texts a minute, while nothing has worked since.
@@ -186,14 +184,10 @@ def unsent(was: Health, seconds: float, error: str, now: float, *, is_probe: boo
     return _waiting(was, seconds, error, now, replaces_reason=not was.reason) if seconds else was
 
 
-def learned(was: Health, caps: RequestCaps | None) -> Health:
-    """Return the health with what a request taught about the size of the next ones; 0 is nothing."""
-    if caps is None:
-        return was
-    rows = tighter(was.max_rows, caps.max_rows)
-    full_answers = was.full_answers if rows == was.max_rows else 0
-    max_tokens = tighter(was.max_tokens, caps.max_tokens)
-    return _replace(was, max_rows=rows, max_tokens=max_tokens, full_answers=full_answers)
+def learned(was: Health, max_rows: int) -> Health:
+    """Return the health with what a request taught about the texts of the next ones; 0 is nothing."""
+    rows = tighter(was.max_rows, max_rows)
+    return _replace(was, max_rows=rows, full_answers=was.full_answers if rows == was.max_rows else 0)
 
 
 def worked(was: Health, rows: int = 0) -> Health:
@@ -312,7 +306,7 @@ def resume(accounts: Accounts, provider: str, mode: str, *, rules: Rules = REQUE
     def change(was: Health) -> Health:
         tried = on_trial(was, rules)
         failures = max(tried.failures, 1) if was.retry_at else tried.failures
-        sizes = {"max_rows": 0, "max_tokens": 0, "full_answers": 0, "limited_rows": 0}
+        sizes = {"max_rows": 0, "full_answers": 0, "limited_rows": 0}
         return _replace(tried, retry_at=0.0, failures=failures, **sizes)
 
     update(accounts, provider, mode, change)

@@ -92,11 +92,7 @@ def lease(
     state = health.read(accounts, provider)
     if state.manual or state.wait_s(now):
         return []
-    caps = replace(
-        caps,
-        max_rows=1 if state.paused else health.tighter(caps.max_rows, state.max_rows),
-        max_tokens=health.tighter(caps.max_tokens, state.max_tokens),
-    )
+    caps = replace(caps, max_rows=1 if state.paused else health.tighter(caps.max_rows, state.max_rows))
     # After a failure one request goes ahead of the others, not all of them into the same wall. A server that
     # is slow with a single text gets one at a time.
     is_single = state.paused or state.failures > 0
@@ -236,7 +232,7 @@ def store_vectors(
     rows: Sequence[VectorRow],
     now: float,
     *,
-    learned: RequestCaps | None = None,
+    learned: int = 0,
 ) -> int:
     """Store vectors; returns how many were new.
 
@@ -279,7 +275,7 @@ def record_failure(
     failure: Failure,
     now: float,
     *,
-    learned: RequestCaps | None = None,
+    learned: int = 0,
 ) -> None:
     """Defer texts, stop the provider, or mark the texts failed, by the kind of the failure."""
     connection, hashes = accounts.index, failure.hashes

@@ -19,7 +19,6 @@ def test_unusual_answers_that_fit_give_the_same_vectors(place, server, right, fa
     ("fault", "most_repeated"),
     [
         ("max-rows:4", 0),
-        ("max-tokens:900", 0),
         # A text that is larger than those before it goes wrong once.
         ("max-bytes:3100", ROWS),
         ("only-rows:4", 0),
@@ -65,41 +64,3 @@ def test_one_text_that_gets_no_vector_fails_alone_with_path_and_reason(place, se
 
     server.control({"fault": ""})
     assert not place.index().failed
-
-
-def test_a_failed_text_ends_the_command_with_1(place, server):
-    server.control({"fault": "refuse:word3x1x"})
-
-    ran = place.call("index", "--json")
-
-    assert ran.status == 1
-    assert ran.json[0]["vectors"]["failed"] == 1
-    assert ran.json[0]["failures"][0]["path"] == "memory/note-3.md"
-
-
-def test_wrong_dimensions_are_refused_from_the_first_answer_on_when_they_are_known(place, server):
-    place.configure(outputDimensionality=16)
-    server.control({"fault": "wrong-dims"})
-
-    report = place.index()
-
-    assert report.failed
-    assert report.vectors["embedded"] == 0
-    assert "outputDimensionality" in report.action + str(report.failures)
-
-
-def test_a_model_that_changed_behind_its_name_is_not_mixed_and_re_embed_heals_it(place, server, right):
-    place.index()
-    before = place.contents().vectors
-    place.write("memory/new.md", note(99))
-    server.control({"fault": "wrong-dims"})
-
-    report = place.index()
-    kept = place.contents().vectors
-    healed = place.index(re_embed=True)
-
-    assert report.failed
-    assert "--re-embed" in report.action + str(report.failures)
-    assert kept == before
-    assert not healed.failed
-    assert {len(vector) for vector in place.contents().vectors.values()} == {4 * 15}

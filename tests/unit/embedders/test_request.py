@@ -16,7 +16,7 @@ def texts(count, **replaced):
 
 
 def embed(*args, **options):
-    return Request(*args, **options).embed()
+    return Request(*args, **{"estimate": len, **options}).embed()
 
 
 def missing(outcome):
@@ -28,24 +28,20 @@ def kinds(outcome):
 
 
 @pytest.mark.parametrize(
-    ("control", "count", "rows", "max_rows", "max_tokens"),
+    ("control", "count", "rows", "max_rows"),
     [
-        ({}, 10, [10], 0, 0),
-        ({}, 0, [], 0, 0),
-        ({"fault": "max-rows:8"}, 20, [20, 8, 8, 4], 8, 0),
+        ({}, 10, [10], 0),
+        ({}, 0, [], 0),
         # Once half of the texts were too many, no other part is tried with as many.
-        ({"fault": "max-tokens:30"}, 16, [16, 8, 4, 4, 4, 4], 0, 30),
-        ({"fault": "max-bytes:200"}, 16, [16, 8, 4, 4, 4, 4], 4, 0),
+        ({"fault": "max-rows:8"}, 20, [20, 10, 5, 5, 5, 5], 5),
+        ({"fault": "max-tokens:30"}, 16, [16, 8, 4, 4, 4, 4], 4),
         # One text that is not of the request tells that the server works.
-        ({"script": ["short", "ok"]}, 16, [16, 1, 8, 8], 8, 0),
-        ({"fault": "only-rows:8"}, 32, [32, 1, 16, 8, 8, 8, 8], 8, 0),
-        ({"fault": "same-index"}, 8, [8, 1, 4, 2, *[1] * 8], 1, 0),
-        ({"fault": "500-rows:8"}, 16, [16, 16, 16, 1, 8, 8], 8, 0),
+        ({"script": ["short", "ok"]}, 16, [16, 1, 8, 8], 8),
+        ({"fault": "same-index"}, 8, [8, 1, 4, 2, *[1] * 8], 1),
+        ({"fault": "500-rows:8"}, 16, [16, 16, 16, 1, 8, 8], 8),
     ],
 )
-def test_all_texts_get_their_vectors_and_a_cap_is_learned(
-    server, connect, control, count, rows, max_rows, max_tokens
-):
+def test_all_texts_get_their_vectors_and_a_size_is_learned(server, connect, control, count, rows, max_rows):
     server.control(control)
 
     outcome = embed(connect(server.url), texts(count))
@@ -53,7 +49,7 @@ def test_all_texts_get_their_vectors_and_a_cap_is_learned(
     assert outcome.vectors == FakeEmbedder().embed_documents(texts(count))
     assert (outcome.error, outcome.failures) == (None, [])
     assert [request.rows for request in server.requests] == rows
-    assert (outcome.max_rows, outcome.max_tokens) == (max_rows, max_tokens)
+    assert outcome.max_rows == max_rows
 
 
 @pytest.mark.parametrize("bad", [[0], [15], [3, 9], [0, 1, 2]])
@@ -68,7 +64,7 @@ def test_bad_texts_fail_alone_and_their_neighbours_are_embedded(server, connect,
 
     assert missing(outcome) == bad
     assert kinds(outcome) == [(index, kind) for index in bad]
-    assert (outcome.error, outcome.max_rows, outcome.max_tokens) == (None, 0, 0)
+    assert (outcome.error, outcome.max_rows) == (None, 0)
 
 
 @pytest.mark.parametrize("count", [1, 2, 256])
@@ -112,8 +108,8 @@ def test_calls_have_a_bound_and_no_text_is_lost(server, connect, fault):
 @pytest.mark.parametrize(
     ("script", "kind", "wait_s", "count"),
     [
-        (["max-rows:8", "ok", "429:60"], "later", 60, 3),
-        (["max-rows:8", "ok", "401"], "stop", None, 3),
+        (["max-rows:16", "ok", "429:60"], "later", 60, 3),
+        (["max-rows:16", "ok", "401"], "stop", None, 3),
         # Whose fault the first answer was cannot be found out now.
         (["nan", "429:60"], "later", 60, 2),
     ],
@@ -123,7 +119,7 @@ def test_later_and_stop_end_the_calls_and_keep_what_came(server, connect, script
 
     outcome = embed(connect(server.url), texts(32))
 
-    assert missing(outcome) == list(range(8 if "ok" in script else 0, 32))
+    assert missing(outcome) == list(range(16 if "ok" in script else 0, 32))
     assert (outcome.error.kind, outcome.error.retry_after_s, outcome.failures) == (kind, wait_s, [])
     assert len(server.requests) == count
 
@@ -138,7 +134,7 @@ class Slow(FakeEmbedder):
     def embed_documents(self, texts):
         self.calls.append(len(texts))
         if len(texts) > 25:
-            raise ProviderTooBig("too many", max_rows=25)
+            raise ProviderTooBig("too many")
         self.clock.advance(len(texts))
         return super().embed_documents(texts)
 
@@ -148,7 +144,7 @@ def test_no_call_begins_when_the_time_of_one_is_over(clock):
 
     outcome = embed(embedder, texts(100), timeout_s=60, clock=clock)
 
-    assert embedder.calls == [100, 25, 25, 25]
+    assert embedder.calls == [100, 50, 25, 25, 25]
     assert missing(outcome) == list(range(75, 100))
     assert outcome.error.kind == "split"
 

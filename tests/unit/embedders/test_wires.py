@@ -10,7 +10,7 @@ import pytest
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.remote import RemoteEmbedder, openai_values
 from memline.shared.embedders.request import Request
-from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderStop, ProviderTooBig
+from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderStop
 from memline.shared.providers import GEMINI_PROMPTS
 from tests.support.embedding_server import EmbeddingServer, GeminiServer, VoyageServer
 from tests.support.fake_embedder import FakeEmbedder
@@ -84,18 +84,6 @@ def test_kind_of_error_and_what_to_do(site, fault, kind, hint):
     assert caught.value.message.startswith(f"{site.name} embeddings failed: ")
     assert KEY not in f"{caught.value!r} {caught.value.hint}"
     assert len(site.server.requests) == 1
-
-
-def test_caps_are_read_from_the_answer(site):
-    site.server.control({"script": ["max-rows:2", "max-tokens:5"]})
-
-    caps = []
-    for _ in range(2):
-        with pytest.raises(ProviderTooBig) as caught:
-            site.embedder.embed_documents(TEXTS)
-        caps.append((caught.value.max_rows, caught.value.max_tokens))
-
-    assert caps == [(2, 0), (0, 5)]
 
 
 @pytest.mark.parametrize("fault", ["500", "close"])
@@ -235,7 +223,7 @@ def test_an_answer_of_another_shape_is_broken(gemini, connect, monkeypatch, answ
 def test_a_request_above_what_a_free_account_may_send_in_a_minute_is_cut(connect):
     large = ["word " * 800] * 40
     with VoyageServer(key=KEY, script=["429-plan"]) as voyage:
-        outcome = Request(connect(voyage.url, provider="voyage"), large).embed()
+        outcome = Request(connect(voyage.url, provider="voyage"), large, estimate=len).embed()
 
-    assert outcome.max_tokens == 5000
+    assert outcome.max_rows == 20
     assert None not in outcome.vectors

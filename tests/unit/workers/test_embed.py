@@ -10,7 +10,6 @@ from memline.shared.errors import (
 )
 from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import TextRow
-from memline.shared.providers import RequestCaps
 from memline.shared.queue.messages import EmbedTexts
 from memline.shared.scheduling.leases import CLOCKS_S, Request, Usage
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S
@@ -181,7 +180,7 @@ def test_a_request_that_brought_nothing_is_a_fault_of_the_provider_once(context,
     work(embed.embed_texts, request(identity))
 
     assert failures(sent) == [("broken", (b"h1",), True), ("split", (b"h2",), False)]
-    assert sent[0].learned == RequestCaps(max_rows=4, max_tokens=0)
+    assert sent[0].learned == 4
 
 
 def test_a_provider_that_works_is_not_blamed_for_texts_that_get_no_vector(context, identity, sent, provider):
