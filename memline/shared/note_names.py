@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 from html import unescape
-from html.entities import html5
 from unicodedata import combining, normalize
 
 #: Endings of a Markdown file, in any case: `README.MD` is one too.
@@ -52,23 +51,13 @@ _REFERENCE = r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});
 
 def fold(text: str) -> str:
     """Return `text` as it is compared."""
-    text = _without_references(text)
+    if "&" in text:
+        # Lines stay as many as they are.
+        text = re.sub(_REFERENCE, lambda match: unescape(match[0]).replace("\n", " "), text)
     if text.isascii():
         return text
     made = normalize("NFKC", text)
     return made.translate(_LETTERS) if re.search(_HAS_LETTERS, made) else made
-
-
-def _without_references(text: str) -> str:
-    if "&" not in text or not re.search(_REFERENCE, text):
-        return text
-
-    def character(match: re.Match[str]) -> str:
-        is_one = match[0][1] == "#" or match[0][1:] in html5
-        # Lines stay as many as they are.
-        return unescape(match[0]).replace("\n", " ") if is_one else match[0]
-
-    return re.sub(_REFERENCE, character, text)
 
 
 def path_key(path: str) -> str:

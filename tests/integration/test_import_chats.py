@@ -6,6 +6,7 @@ import pytest
 
 from memline.producers.bridges import import_chats
 from memline.producers.bridges.import_chats import ExportRefused, take_in
+from memline.shared.sources.writing import append
 from tests.support.chat_exports import (
     T0,
     claude,
@@ -91,8 +92,10 @@ def test_a_note_that_was_deleted_or_forgotten_does_not_return(place, tmp_path):
 def test_an_import_that_was_killed_goes_on(place, tmp_path, monkeypatch):
     export = gpt_zip(tmp_path / "e.zip", BOATS, gpt("c-2", ("user", "Which tea?")))
 
-    def killed(*_):
-        raise KeyboardInterrupt
+    def killed(root, relative, make):
+        if not relative.endswith(".md"):
+            raise KeyboardInterrupt
+        return append(root, relative, make)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(import_chats, "append", killed)

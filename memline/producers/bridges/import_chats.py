@@ -27,9 +27,8 @@ from memline.shared.errors import MemlineError, PathNotAllowed
 from memline.shared.sessions.said import seconds_of
 from memline.shared.sessions.transcripts import masked
 from memline.shared.sources.paths import MEMORY_FOLDER, MemoryPaths
-from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import FileRefused, open_regular
-from memline.shared.sources.writing import append, create
+from memline.shared.sources.writing import append
 from memline.shared.values import as_dict, as_list, as_text
 
 #: Bytes of a file with conversations, and how many times as much as it takes in the zip.
@@ -121,10 +120,9 @@ def _keep(
         title = " ".join(masked(title).split()) or "A conversation"
         words = "-".join(re.findall(r"\w+", title.lower()))[:60].strip("-")
         note = f"{_day(said[0][2])}-{words}-{tag[:8]}.md".lstrip("-")
-        content = f"# {title}\n\n{_text(said, '')}\n".encode("utf-8", "replace")
-        if len(content) > MAX_FILE_BYTES:
-            raise PathNotAllowed(f"it has {len(content)} bytes, more than a note may have")
-        became = "new" if create(workspace, f"{root}/{note}", content) else "known"
+        content = f"# {title}\n\n{_text(said, '')}"
+        made = append(workspace, f"{root}/{note}", lambda before: "" if before else content)
+        became = "new" if made.start_line else "known"
     # Last: after a kill the note is there, and is not written again.
     line = json.dumps({"id": tag, "note": note, "until": max(time for _, _, time in said)})
     append(workspace, f"{root}/{_RECORD}", lambda _: line)

@@ -17,7 +17,7 @@ import msgspec
 
 from memline.shared.note_names import is_markdown, name_key, without_ending
 from memline.shared.sources.dates import days_in
-from memline.shared.sources.markdown import ALIASES, TAGS, TITLES, Outline, code_lines, outline, without_code
+from memline.shared.sources.markdown import ALIASES, TAGS, TITLES, Outline, outline, without_code
 
 #: Links of a note that are kept; a list of everything has a few thousand.
 _MAX_LINKS = 10_000
@@ -93,7 +93,7 @@ def described(text: str) -> list[tuple[Link, str]]:
     """
     found: list[tuple[Link, str]] = []
     lines = text.split("\n")
-    code = code_lines(lines, outline(lines))
+    code = outline(lines).fenced()
     for at, line in enumerate(lines):
         begin = re.match(_ITEM, line) if at not in code else None
         match = _LINK.search(line, begin.end()) if begin else None
@@ -168,7 +168,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 def about(lines: Sequence[str], shape: Outline) -> About:
     """Read the front matter of a note, then tags and links; there are none in code."""
-    properties, code = shape.properties, code_lines(lines, shape)
+    properties, code = shape.properties, shape.fenced()
     names = [name for key in (*TITLES, *ALIASES) for name in properties.get(key, ())]
     keys = dict.fromkeys(key for name in names if (key := name_key(name[:_MAX_CHARS])))
     days = (_day(text) for key in _DAYS for text in properties.get(key, ()))

@@ -4,8 +4,8 @@ A chunk is filled up to the limit, then ends at the best place of its last third
 the end of a paragraph or fenced block, else before a list item, else at any line. Short sections share a
 chunk: one with a heading and little else would be a hit for everything and answer nothing. Every chunk is a
 contiguous part of the text, so its lines can be cited; a line that does not fit is cut at sentences or words.
-A picture that was pasted in as a data URI is left out, and so are drawings and other data of machines: 100 kB
-of it would be 96 chunks that say nothing.
+A picture that was pasted in as a data URI is left out, and so are drawings: 100 kB of it would be 96 chunks
+that say nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import accumulate, groupby
+from itertools import accumulate
 
 import msgspec
 
@@ -31,10 +31,8 @@ _DATA_URI = re.compile(r"data:[\w.+/;=-]{0,200};base64,[\w+/%=-]+", re.I)
 #: What an item of a list begins with.
 _ITEM_BEGINS = frozenset("-*+ \t0123456789")
 
-#: Characters of a line of base64 or JSON that is data by itself; lines of base64 in a row that are.
-_LONG, _RUN = 200, 4
-
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{40,}={0,2}")
+#: Characters of a line of JSON from which on it is data.
+_LONG = 200
 
 # How good it is to cut before a unit, worst first.
 WITHIN_LINE, WITHIN_BLOCK, AT_LINE, AT_ITEM, AT_PARAGRAPH, AT_HEADING = range(6)
@@ -243,20 +241,18 @@ def _data_lines(lines: Sequence[str], fences: Sequence[tuple[int, int]]) -> set[
     """Return the lines, from 0, that are data of machines; `fences`: first and last line of each block.
 
     Obsidian's drawings are Markdown with a scene in a fence, plain or compressed; other plugins write their
-    state on one line, and mail and certificates have base64 on many.
+    state there, on one line.
     """
     data = set[int]()
-    for is_base64, group in groupby(range(len(lines)), key=lambda at: _is_base64(lines[at])):
-        run = [*group]
-        if is_base64 and len(run) >= _RUN:
-            data.update(run)
-        data.update(at for at in run if len(lines[at]) >= _LONG and (is_base64 or _is_json(lines[at])))
     for first, last in fences:
-        inside = range(first + 1, last)
-        text = "".join(lines[at] for at in inside)
-        is_compressed = lines[first].lstrip("`~ ").lower().startswith("compressed-json")
-        if is_compressed or (_is_json(text) and _is_scene(text)):
-            data.update((first, *inside, last))
+        inside = lines[first + 1 : last]
+        text = "".join(inside).strip()
+        is_data = lines[first].lstrip("`~ ").lower().startswith("compressed-json")
+        if not is_data and text[:1] in ("{", "["):
+            is_scene = '"elements"' in text[:400] or '"nodes"' in text[:400]
+            is_data = (is_scene or max(map(len, inside)) >= _LONG) and _is_json(text)
+        if is_data:
+            data.update(range(first, last + 1))
     # Marks beside it, such as the end of a comment.
     for at in sorted(data):
         for near in (at - 1, at + 1):
@@ -265,24 +261,11 @@ def _data_lines(lines: Sequence[str], fences: Sequence[tuple[int, int]]) -> set[
     return data
 
 
-def _is_base64(line: str) -> bool:
-    return len(line) >= 40 and _BASE64.fullmatch(line.strip()) is not None and not line.isalpha()
-
-
 def _is_json(text: str) -> bool:
-    """Tell an object or a list of objects in JSON; prose in brackets is none."""
-    text = text.strip().removesuffix(",")
-    if '":' not in text or text[0] not in "{[":
-        return False
     with suppress(ValueError, RecursionError):
         json.loads(text)
         return True
     return False
-
-
-def _is_scene(text: str) -> bool:
-    """Tell the JSON of a drawing or a canvas."""
-    return '"type"' in text[:200] and ('"elements"' in text[:400] or '"nodes"' in text[:400])
 
 
 def _runs(line: str) -> Iterator[tuple[str, bool]]:

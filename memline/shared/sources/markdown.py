@@ -26,16 +26,16 @@ _ANCHOR = r"\s*\{(?::?\s*[#.][^{}]*|/\*\s*#[^{}]*\*/)\}\s*\Z"
 LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 _YAML_KEY = r"#|-{3}|[\"']?[\w-][\w -]*[\"']?:"
 
-#: Code within a line, in backticks and as HTML: a search for the end stops where another element begins.
+#: Code within a line.
 _CODE_SPAN = r"(?<!`)(`++).*?(?<!`)\1(?!`)"
-_CODE_ELEMENT = r"(?i)<(code|pre)(?:\s[^<>]*+)?>[^<]*+(?:<(?!/?\1\b)[^<]*+)*+</\1\s*>"
 
-#: Of front matter: a property, an item of a list below it, and how a text on the lines below is announced.
+#: Of front matter: a property, how a text on the lines below is announced, and an item of a list there.
 _PROPERTY = r"[\"']?([A-Za-z][\w-]*)[\"']?[ \t]*:(?:\s+(.*)|$)"
-_LISTED = r"\s*(?:-\s+)+(.*)"
 _FOLDED = r"[>|][-+1-9]{0,2}(?:\s+|$)"
+_LISTED = r"\s*(?:-\s+)+(.*)"
 #: The parts of a list: in quotes a comma is a character like any other.
 _PART = r"\s*(?:\"(?:\\.|[^\"\\])*+\"|'(?:''|[^'])*+')\s*(?=[],[]|$)|[^],[]+"
+_QUOTED = r"(['\"])(.*)\1\s*(?:#.*)?"
 _COMMENT = r"(?:^|\s)#(?:\s.*)?$"
 _UNWRITTEN = "[\x00-\x1f\x7f-\x9f\ud800-\udfff]+"
 
@@ -111,24 +111,6 @@ def outline(lines: Sequence[str]) -> Outline:
     return Outline(front=body, properties=properties, headings=tuple(headings), fences=tuple(fences))
 
 
-def code_lines(lines: Sequence[str], shape: Outline) -> set[int]:
-    """Return the lines that are code: in a fence, or indented where no paragraph or list goes on."""
-    code, is_list, is_open = shape.fenced(), False, True
-    for at, line in enumerate(lines):
-        if not line.strip() or at in code:
-            is_open = True
-        elif line.startswith(("    ", "\t")):
-            if is_open and not is_list:
-                code.add(at)
-            else:
-                is_open = False
-        else:
-            is_list = LIST_ITEM.match(line) is not None or (is_list and line[0].isspace())
-            # Behind a heading begins a new block, as behind a blank line.
-            is_open = line.startswith("#")
-    return code
-
-
 def _is_underline(line: str, before: str) -> bool:
     return line.lstrip()[:1] in ("=", "-") and bool(
         re.fullmatch(_UNDERLINE, line) and re.match(_PARAGRAPH, before)
@@ -163,9 +145,7 @@ def sections_of(text: str) -> list[str]:
 
 def without_code(line: str) -> str:
     """Return a line with an x for each code within it."""
-    if "`" in line:
-        line = re.sub(_CODE_SPAN, "x", line)
-    return re.sub(_CODE_ELEMENT, "x", line) if "</" in line else line
+    return re.sub(_CODE_SPAN, "x", line) if "`" in line else line
 
 
 def front_matter_end(lines: Sequence[str]) -> int:
@@ -195,42 +175,41 @@ def from_front_matter(lines: Sequence[str]) -> dict[str, list[str]]:
     Leniently: people write `title: Foo: bar`, `tags: #a, #b` or `aliases: [[A]], [[B]]`, and a YAML library
     loses the whole header for it. Mappings in mappings and aliases are not read, and neither is TOML.
     """
-    written: dict[str, list[str]] = {}
-    pieces: list[str] = []
+    whole: list[str] = []
     for line in lines:
-        if match := re.fullmatch(_PROPERTY, line):
-            pieces = written.setdefault(match[1].lower(), [])
-            pieces.append(match[2] or "")
-        elif match := re.fullmatch(_LISTED, line):
-            pieces.append(match[1])
-        elif pieces and line.startswith((" ", "\t", "]")) and not line.lstrip().startswith("#"):
-            # The value goes on.
-            pieces[-1] += f" {line.strip()}"
-    return {key: [*filter(None, map(_plain, _parts(key, pieces)))] for key, pieces in written.items()}
-
-
-def _parts(key: str, pieces: Sequence[str]) -> Iterator[str]:
-    for number, piece in enumerate(pieces):
-        text = re.sub(_FOLDED, "", _uncommented(piece), count=1)
-        if text.startswith("[") and text.endswith("]") and text.count("[[") != 1:
-            yield from re.findall(_PART, text)
-        elif key in TAGS and not number:
-            yield from re.split(r"[,\s]+", _plain(text))
+        is_more = line.startswith((" ", "\t", "]")) and not re.match(r"\s*(?:-\s|#)", line)
+        if whole and is_more:
+            whole[-1] += f" {line.strip()}"
         else:
-            yield text
+            whole.append(line)
+    properties: dict[str, list[str]] = {}
+    values: list[str] = []
+    for line in whole:
+        if match := re.fullmatch(_PROPERTY, line):
+            key = match[1].lower()
+            values = properties.setdefault(key, [])
+            values += _values(match[2] or "", is_split=key in TAGS)
+        elif match := re.fullmatch(_LISTED, line):
+            values += _values(match[1])
+    return properties
 
 
-def _uncommented(text: str) -> str:
-    text = " ".join(text.split())
-    if text.startswith("["):
-        return text.partition("] #")[0] + "]" if "] #" in text else text
-    return re.sub(_COMMENT, "", text) if "#" in text and text[:1] not in ("'", '"') else text
+def _values(text: str, *, is_split: bool = False) -> Iterator[str]:
+    text = re.sub(_FOLDED, "", " ".join(text.split()))
+    if text.startswith("[") and "] #" in text:
+        text = text.partition("] #")[0] + "]"
+    parts = [text]
+    if text.startswith("[") and text.endswith("]") and text.count("[[") != 1:
+        parts = re.findall(_PART, text)
+    elif is_split:
+        parts = re.split(r"[,\s]+", _plain(text))
+    return filter(None, map(_plain, parts))
 
 
 def _plain(text: str) -> str:
-    """Return a value without its quotes and what is behind them; empty for none."""
+    """Return a value without its quotes and the comment behind it; empty for none."""
     text = re.sub(_UNWRITTEN, " ", text).strip(" \t,")
-    end = text.rfind(text[:1], 1) if text[:1] in ("'", '"') else -1
-    if end > 0 and text[end + 1 :].strip()[:1] in ("", "#"):
-        return text[1:end].replace("''", "'").replace('\\"', '"').strip()
+    if quoted := re.fullmatch(_QUOTED, text):
+        return quoted[2].replace("''", "'").replace('\\"', '"').strip()
+    text = re.sub(_COMMENT, "", text)
     return "" if text in ("null", "~") else text

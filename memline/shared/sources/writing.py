@@ -220,39 +220,6 @@ def _item(text: str, label: str) -> str:
 #: Lines with their ends, as `shared.sources.reading` counts them.
 _LINES = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+$")
 
-#: The end of the name under which a file is written before it has its own; no note ends so.
-_PART = ".part"
-
-
-def create(root: str, relative: str, content: bytes) -> bool:
-    """Make the file `relative` below the folder `root`; False when something has that name already.
-
-    Folders that are missing are made. Raises PathNotAllowed (a link is in the way) and OSError.
-    """
-    with folder_of(root, relative, make=True) as (folder, name):
-        part = _write_part(folder, name, content)
-        try:
-            # Unlike a rename, a link never takes the place of a file that is there.
-            os.link(part, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-        except FileExistsError:
-            return False
-        finally:
-            os.unlink(part, dir_fd=folder)
-    return True
-
-
-def _write_part(folder: int, name: str, content: bytes, mode: int = 0o666) -> str:
-    """Write a file beside the one it becomes, and return its name."""
-    part = f".{name}{_PART}"
-    with suppress(FileNotFoundError):
-        os.unlink(part, dir_fd=folder)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(part, flags, mode, dir_fd=folder), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    return part
-
 
 def remove_lines(root: str, relative: str, first: int, last: int, expected: bytes) -> bool:
     """Take lines out of a note (1-based, inclusive), or delete it when nothing is left of it.
@@ -274,7 +241,14 @@ def remove_lines(root: str, relative: str, first: int, last: int, expected: byte
             if not kept.strip():
                 os.unlink(name, dir_fd=folder)
                 return True
-            part = _write_part(folder, name, kept, 0o600)
-            os.chmod(part, status.st_mode & 0o7777, dir_fd=folder)
+            part = f".{name}.part"
+            with suppress(FileNotFoundError):
+                os.unlink(part, dir_fd=folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(part, flags, 0o600, dir_fd=folder), "wb") as rest:
+                rest.write(kept)
+                rest.flush()
+                os.fchmod(rest.fileno(), status.st_mode & 0o7777)
+                os.fsync(rest.fileno())
             os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
             return True

@@ -169,8 +169,6 @@ MINIFIED = '{"kanban-plugin":"board","list-collapse":[false,null,true],"lane-wid
 @pytest.mark.parametrize(
     "data",
     [
-        DATA.removeprefix("data:image/png;base64,"),
-        f"-----BEGIN CERTIFICATE-----\n{WRAPPED}",
         f'%%\n## Drawing\n```json\n{{"elements":[{SCENE}]}}\n```\n%%',
         f"%%\n## Drawing\n```compressed-json\n{WRAPPED}\n```\n%%",
         f"%% kanban:settings\n```\n{MINIFIED}\n```\n%%",
