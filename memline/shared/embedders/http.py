@@ -131,9 +131,11 @@ class HttpClient:
         have what httpx takes (`params`, `content`, `data`, `files`, `headers`).
         """
         if body is not None:
-            # A lone surrogate cannot be sent as UTF-8; one "?" is better than a text without a vector.
-            text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-            request["content"] = text.encode("utf-8", "replace")
+            try:
+                request["content"] = msgspec.json.encode(body)
+            except UnicodeEncodeError:
+                # A lone surrogate cannot be sent as UTF-8; one "?" is better than a text without a vector.
+                request["content"] = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
             request["headers"] = {"content-type": "application/json"}
         timeout_s = timeout_s or self._timeout_s
         content = request.get("content")
@@ -254,10 +256,11 @@ class HttpClient:
         return send()
 
     def _read(self, response: httpx.Response, what: str, deadline: float, sent_bytes: int) -> Reply:
-        body = bytearray()
+        pieces, size = list[bytes](), 0
         for piece in response.iter_bytes():
-            body += piece
-            if len(body) > MAX_ANSWER_BYTES:
+            pieces.append(piece)
+            size += len(piece)
+            if size > MAX_ANSWER_BYTES:
                 text = f"the response exceeds {MAX_ANSWER_BYTES >> 20} MB"
                 raise self._broken(what, text, status=response.status_code)
             if self._clock.now() > deadline:
@@ -265,7 +268,7 @@ class HttpClient:
         return Reply(
             status=response.status_code,
             headers={name.lower(): value for name, value in response.headers.items()},
-            body=bytes(body),
+            body=b"".join(pieces),
             sent_bytes=sent_bytes,
             what=what,
         )

@@ -126,29 +126,32 @@ def store(
     The caller has checked the dimensions. Counts those that were new by the id of the job that waited for
     them: 0 for live edits, UNWANTED for those that nothing waited for.
     """
-    done, new = Counter[int](), list[tuple[int, VectorRow]]()
-    for row in rows:
-        stored = connection.execute(_STORE, (row.vector, now, identity.id, row.hash)).fetchone()
-        if stored is None:
-            # Its chunk was removed meanwhile; it is paid for, so it is kept as cache.
-            stored = connection.execute(_STORE_NEW, (identity.id, row.hash, now, row.vector)).fetchone()
-        if stored is not None:
-            row_id, job = stored
-            done[job] += 1
-            new.append((row_id, row))
+    by_hash = {row.hash: row for row in rows}
+    known = connection.execute(
+        "SELECT text_hash, id, job, state FROM vectors WHERE identity_id = ?"
+        f" AND text_hash IN ({', '.join('?' * len(by_hash))})",
+        (identity.id, *by_hash),
+    ).fetchall()
+    new = [(row_id, by_hash[digest]) for digest, row_id, _, state in known if state != "ready"]
+    done = Counter[int](job for _, _, job, state in known if state != "ready")
+    connection.executemany(
+        "UPDATE vectors SET state = 'ready', embedding = ?, error = '', lease = NULL, attempts = 0,"
+        " used_at = ? WHERE id = ?",
+        ((row.vector, now, row_id) for row_id, row in new),
+    )
+    for digest in by_hash.keys() - {digest for digest, *_ in known}:
+        # Its chunk was removed meanwhile; it is paid for, so it is kept as cache.
+        row_id = scalar(connection, _STORE_NEW, identity.id, digest, now, by_hash[digest].vector)
+        new.append((row_id, by_hash[digest]))
+        done[UNWANTED] += 1
     token_rows.store(connection, identity.id, [(row_id, row.tokens) for row_id, row in new if row.tokens])
     bits.store(connection, identity.id, [(row_id, row.vector) for row_id, row in new])
     return done
 
 
-# No upsert: that takes an id for each row which is there.
-_STORE = (
-    "UPDATE vectors SET state = 'ready', embedding = ?, error = '', lease = NULL, attempts = 0, used_at = ?"
-    " WHERE identity_id = ? AND text_hash = ? AND state <> 'ready' RETURNING id, job"
-)
 _STORE_NEW = (
     "INSERT INTO vectors (identity_id, text_hash, state, active, used_at, embedding)"
-    f" VALUES (?, ?, 'ready', 0, ?, ?) ON CONFLICT DO NOTHING RETURNING id, {UNWANTED}"
+    " VALUES (?, ?, 'ready', 0, ?, ?) RETURNING id"
 )
 
 

@@ -99,11 +99,11 @@ def outline(lines: Sequence[str]) -> Outline:
             continue
         elif ("```" in line or "~~~" in line) and (match := re.match(_FENCE, line)):
             fence, first = match[1], number
-        elif line.lstrip()[:1] == "#":
+        elif (mark := line.lstrip()[:1]) == "#":
             if match := _HEADING.fullmatch(line):
                 headings.append(Heading(line=number, level=len(match[1]), title=_title(match[2] or "")))
-        elif number > body and _is_underline(line, lines[number - 1]):
-            level, title = 1 if "=" in line else 2, _title(lines[number - 1])
+        elif mark in ("=", "-") and number > body and _is_underline(line, lines[number - 1]):
+            level, title = 1 if mark == "=" else 2, _title(lines[number - 1])
             headings.append(Heading(line=number - 1, last_line=number, level=level, title=title))
     if fence:
         # Never closed: it reaches to the end, as every Markdown reader has it.
@@ -112,9 +112,9 @@ def outline(lines: Sequence[str]) -> Outline:
 
 
 def _is_underline(line: str, before: str) -> bool:
-    return line.lstrip()[:1] in ("=", "-") and bool(
-        re.fullmatch(_UNDERLINE, line) and re.match(_PARAGRAPH, before)
-    )
+    # Most are items of a list, and end at the first look.
+    is_line = not line.strip("=- \t") and re.fullmatch(_UNDERLINE, line)
+    return bool(is_line and re.match(_PARAGRAPH, before))
 
 
 def end_of_block(lines: Sequence[str]) -> str:
