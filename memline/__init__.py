@@ -21,14 +21,13 @@ _HOMES = {
     "Entry": "memline.producers.backends",
     "IndexReport": "memline.producers.backends",
     "LinkCheck": "memline.producers.backends",
-    "Status": "memline.producers.memory",
     "Chat": "memline.producers.chats",
     "chat_of": "memline.producers.chats",
 }
 
 __all__ = [
     *("Answer", "Chat", "Entry", "Excerpt", "Hit", "IndexReport", "LinkCheck", "MemlineError", "Memory"),
-    *("Status", "chat_of"),
+    "chat_of",
 ]
 
 

@@ -4,7 +4,6 @@ from memline.producers.backends import LinkCheck as LinkCheck
 from memline.producers.chats import Chat as Chat
 from memline.producers.chats import chat_of as chat_of
 from memline.producers.memory import Memory as Memory
-from memline.producers.memory import Status as Status
 from memline.shared.errors import MemlineError as MemlineError
 from memline.shared.search.results import Answer as Answer
 from memline.shared.search.results import Hit as Hit

@@ -1,4 +1,4 @@
-"""What a memory is asked, and what it reports of its work."""
+"""What a memory reports of its work."""
 
 from __future__ import annotations
 
@@ -9,17 +9,6 @@ import msgspec
 from memline.shared.finding import Finding, worst
 from memline.shared.values import to_json
 from memline.shared.words import cite
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The lines of a note that are asked for, as `Memory.get` takes them."""
-
-    #: A path, a citation, or a title.
-    path: str
-    #: Wins over the citation.
-    first: int | None = None
-    lines: int | None = None
-    max_chars: int | None = None
 
 
 class RunProgress(msgspec.Struct, frozen=True, kw_only=True):

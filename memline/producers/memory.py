@@ -12,15 +12,14 @@ from contextlib import suppress
 from functools import partial, update_wrapper
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from memline.producers.actions.append_entry import append
-from memline.producers.backends import Asked, Entry, IndexReport, LinkCheck, RunProgress
+from memline.producers.backends import Entry, IndexReport, LinkCheck, RunProgress
 from memline.producers.chats import Chat, sees_private
-from memline.producers.read_note import check_links, read_note
+from memline.producers.read_note import check_links, cited_part, read_note
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.agents import Settings
 from memline.shared.config.load import Options, load
@@ -34,7 +33,7 @@ from memline.shared.errors import (
     MemlineError,
     PathNotAllowed,
 )
-from memline.shared.finding import NOTE, Finding
+from memline.shared.finding import Finding
 from memline.shared.findings.answerer import Answerer
 from memline.shared.index import driver
 from memline.shared.search.request import SearchRequest, search_request
@@ -46,32 +45,6 @@ from memline.shared.sync.staleness import DiskState, Staleness
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What a memory holds, and what is missing."""
-
-    agent: str
-    provider: str
-    model: str
-    #: hybrid or keyword: how questions are answered.
-    mode: str
-    files: int
-    chunks: int
-    #: Files and vectors that are not in the index yet.
-    files_behind: int
-    vectors_behind: int
-    #: What is not as it should be, and what to do about it; empty when all is well.
-    warning: str
-    action: str
-    #: What `memory_status` answers to an agent, and everything that `memline status --json` says.
-    summary: dict[str, Any]
-    details: dict[str, Any]
-
-    @property
-    def stale(self) -> bool:
-        """Say whether something on disk, or a vector, is not in the index yet."""
-        return bool(self.files_behind or self.vectors_behind)
 
 
 def met_by_backend(agent: AgentSettings) -> tuple[Finding, ...]:
@@ -239,21 +212,19 @@ class Memory:
         every other file, AccessDenied for the long-term note and conversations in a `chat` that is not
         private, and BadRequest for a name that several notes have, with these.
         """
-        asked = Asked(path=fspath(path), first=first, lines=lines, max_chars=max_chars)
-        excerpt = self._get(asked, private=sees_private(self.settings, chat))
-        return replace(excerpt, workspace=str(self.settings.workspace))
-
-    def _get(self, asked: Asked, *, private: bool) -> Excerpt:
-        if self._qmd and (excerpt := self._qmd.get(asked, private=private)) is not None:
-            return cast("Excerpt", excerpt)
+        cited, part = cited_part(fspath(path), first=first, lines=lines, max_chars=max_chars)
+        private, workspace = sees_private(self.settings, chat), str(self.settings.workspace)
+        read = partial(read_note, self.settings, cited, part, private=private, clock=self._clock)
+        excerpt: Excerpt | None = self._qmd.get(cited, part, private=private) if self._qmd else None
         try:
-            return read_note(self.settings, asked, private=private, clock=self._clock)
+            excerpt = excerpt or read()
         except PathNotAllowed:
             # A note that was saved since the last look is known by its name once it is in the index.
-            if self.settings.memory.enabled and "/" not in asked.path:
+            if self.settings.memory.enabled and "/" not in cited:
                 with suppress(MemlineError):
                     self._searching()[1].state()
-            return read_note(self.settings, asked, private=private, clock=self._clock)
+            excerpt = read()
+        return replace(excerpt, workspace=workspace)
 
     def lint(self, *, chat: Chat | None = None) -> LinkCheck:
         """Name the links of the notes that lead nowhere.
@@ -307,24 +278,17 @@ class Memory:
         )
         return self._qmd.sync(report, forced=force or re_embed) if self._qmd else report
 
-    def status(self, *, deep: bool = False) -> Status:
-        """Say what is indexed and what is stale; `deep` asks the provider for one vector."""
+    def status(self, *, deep: bool = False) -> dict[str, Any]:
+        """Say what is indexed and what is stale, as `memline status --json` does.
+
+        `deep` asks the provider for one vector.
+        """
         from memline.producers.reports.status import report
 
-        met = self._qmd.met() if self._qmd else ()
-        details = report(self._all, self.settings, deep=deep, met=met)
+        details = report(self._all, self.settings, deep=deep, met=self._qmd.met() if self._qmd else ())
         if self._qmd:
             self._qmd.describe(details)
-        summary = digest(self.settings, details)
-        names = ("provider", "model", "mode", "files", "chunks", "warning", "action")
-        return Status(
-            agent=self.settings.agent,
-            files_behind=summary["behind"]["files"],
-            vectors_behind=summary["behind"]["vectors"],
-            summary=summary,
-            details=details,
-            **{name: summary[name] for name in names},
-        )
+        return details
 
     def _searching(self) -> tuple[Answerer, Staleness]:
         """Open what searches need, once."""
@@ -360,26 +324,6 @@ class Memory:
     aappend = _awaitable(append)
     aindex = _awaitable(index)
     astatus = _awaitable(status)
-
-
-def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]:
-    """Pick the part of a status that helps an agent: what can be searched, what is missing, what to do."""
-    status, found = collected["status"], collected["findings"]
-    worst = next((each for each in found if each["level"] != NOTE), {"what": "", "action": ""})
-    same = ("provider", "model", "files", "chunks", "sources", "sourceCounts", "behind")
-    has_vectors = status["vector"]["ready"] and status["provider"] != "none"
-    return {
-        "agentId": settings.agent,
-        "enabled": settings.memory.enabled,
-        **{name: status[name] for name in same},
-        "mode": status["qmd"]["mode"] if "qmd" in status else "hybrid" if has_vectors else "keyword",
-        "vectors": {name: status["vector"][name] for name in ("ready", "wanted", "failed")},
-        "stale": status["dirty"],
-        "append": settings.memory.append.enabled,
-        "warning": worst["what"],
-        "action": worst["action"],
-        "findings": found,
-    }
 
 
 def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write: bool = True) -> DiskState:

@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from memline.producers.backends import Asked, IndexReport
+from memline.producers.backends import IndexReport
 from memline.producers.bridges.qmd.home import PREFIX, QmdFailed
 from memline.producers.bridges.qmd.updates import Updater
-from memline.producers.read_note import cited_part
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
@@ -26,7 +25,7 @@ from memline.shared.logs import Log
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer, Behind, Hit
 from memline.shared.sources.paths import FileLocation
-from memline.shared.sources.reading import Excerpt, read_file_excerpt
+from memline.shared.sources.reading import Excerpt, Part, read_file_excerpt
 from memline.shared.sync.staleness import DiskState, Staleness
 
 #: Seconds after a failure in which the builtin index answers.
@@ -83,9 +82,8 @@ class Qmd:
         answer = ask_index(request, (_failing(reason, action),))
         return replace(answer, fallback={"from": "qmd", "reason": reason})
 
-    def get(self, asked: Asked, *, private: bool) -> Excerpt | None:
+    def get(self, path: str, part: Part, *, private: bool) -> Excerpt | None:
         """Read an exported session; None for every other path."""
-        path, part = cited_part(asked)
         if not path.startswith(PREFIX):
             return None
         if not private:

@@ -10,7 +10,7 @@ from itertools import compress
 
 from msgspec.structs import replace
 
-from memline.producers.backends import Asked, DeadLink, LinkCheck
+from memline.producers.backends import DeadLink, LinkCheck
 from memline.producers.read_turns import read_turns
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
@@ -38,19 +38,20 @@ _LISTED = 10
 LINKED = 50
 
 
-def cited_part(asked: Asked) -> tuple[str, Part]:
-    """Return the path and the part that are asked for; a citation names both (`parse_citation`)."""
-    path, part = parse_citation(asked.path)
-    if asked.first is not None:
-        part = Part(first=asked.first, lines=asked.lines)
-    elif asked.lines is not None:
-        part = replace(part, lines=asked.lines)
-    return path, replace(part, max_chars=max(0, asked.max_chars or 0) or MAX_CHARS)
+def cited_part(
+    cited: str, *, first: int | None = None, lines: int | None = None, max_chars: int | None = None
+) -> tuple[str, Part]:
+    """Return the path and the part that are asked for; `first` and `lines` win over those of a citation."""
+    path, part = parse_citation(cited)
+    if first is not None:
+        part = Part(first=first, lines=lines)
+    elif lines is not None:
+        part = replace(part, lines=lines)
+    return path, replace(part, max_chars=max(0, max_chars or 0) or MAX_CHARS)
 
 
-def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Clock) -> Excerpt:
+def read_note(settings: AgentSettings, path: str, part: Part, *, private: bool, clock: Clock) -> Excerpt:
     """Read part of a note or a past conversation. Raises PathNotAllowed, AccessDenied and BadRequest."""
-    path, part = cited_part(asked)
     excerpt = _read(settings, path, part, private=private, clock=clock)
     # Without an index a note is still a note.
     with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:

@@ -69,6 +69,6 @@ def test_changes_sessions_and_other_folders_are_followed(memory, tmp_path, home)
     (hit,) = changed.search("wombat").hits
     assert (hit.path, hit.source) == ("qmd/sessions/s1.md", "sessions")
     assert changed.search("zeppelin").hits == ()
-    assert changed.status().details["status"]["qmd"]["collections"] == [
+    assert changed.status()["status"]["qmd"]["collections"] == [
         *("memory-dir-main", "memory-root-main", "sessions-main")
     ]

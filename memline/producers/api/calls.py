@@ -37,6 +37,7 @@ from memline.shared.errors import (
     PathNotAllowed,
     UnknownAgent,
 )
+from memline.shared.finding import NOTE
 from memline.shared.findings.check import of_fault, of_old_settings
 from memline.shared.index import driver
 from memline.shared.search.request import day_bounds, search_request
@@ -252,7 +253,7 @@ class Calls:
         memory_search reports a warning or finds nothing at all.
         """
         memory, _ = self._memory_and_chat(caller)
-        return self._typed(memory.settings, memory.status().summary)
+        return self._typed(memory.settings, digest(memory.settings, memory.status()))
 
     def append(self, caller: Caller, *, text: Entry, target: Target = "daily") -> Json:
         """Write one entry into memory, to be found later: into today's log, or into MEMORY.md.
@@ -304,6 +305,26 @@ class Calls:
         if (denied := denied_answer(memory.settings, chat)) is not None:
             raise AccessDenied(denied["warning"], hint=denied["action"])
         return memory, chat
+
+
+def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]:
+    """Pick the part of a status that helps an agent: what can be searched, what is missing, what to do."""
+    status, found = collected["status"], collected["findings"]
+    worst = next((each for each in found if each["level"] != NOTE), {"what": "", "action": ""})
+    same = ("provider", "model", "files", "chunks", "sources", "sourceCounts", "behind")
+    has_vectors = status["vector"]["ready"] and status["provider"] != "none"
+    return {
+        "agentId": settings.agent,
+        "enabled": settings.memory.enabled,
+        **{name: status[name] for name in same},
+        "mode": status["qmd"]["mode"] if "qmd" in status else "hybrid" if has_vectors else "keyword",
+        "vectors": {name: status["vector"][name] for name in ("ready", "wanted", "failed")},
+        "stale": status["dirty"],
+        "append": settings.memory.append.enabled,
+        "warning": worst["what"],
+        "action": worst["action"],
+        "findings": found,
+    }
 
 
 def _no_text(path: str, workspace: str) -> Json:

@@ -55,7 +55,7 @@ def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_js
     runs = [index_agent(invocation.settings, each) for each in agents if index]
     reports = []
     for settings in agents:
-        report = Memory.of(invocation.settings, settings).status(deep=deep or index).details
+        report = Memory.of(invocation.settings, settings).status(deep=deep or index)
         if verbose:
             report["files"] = left_out_files(settings)
             report["beside"] = markdown_beside(settings)

@@ -1,6 +1,6 @@
 import pytest
 
-from memline.producers.memory import digest
+from memline.producers.api.calls import digest
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
 

@@ -100,7 +100,7 @@ def test_whatever_fails_the_builtin_index_answers_and_says_why(place, opened, pl
 def test_a_program_that_is_not_installed_is_a_failure_like_any_other(opened):
     memory = opened(command="no-such-qmd")
 
-    answer, status = memory.search("cents"), memory.status().details["status"]
+    answer, status = memory.search("cents"), memory.status()["status"]
 
     assert answer.backend == "builtin" and answer.hits and "@tobilu/qmd" in answer.action
     assert status["backend"] == "qmd"
@@ -127,7 +127,7 @@ def test_qmd_is_tried_again_after_a_minute(place, opened):
     assert len(place.qmd.calls("search")) == 1
     clock.advance(1)
     assert (ask().backend, ask().fallback) == ("qmd", None)
-    assert memory.status().details["status"]["fallback"] is None
+    assert memory.status()["status"]["fallback"] is None
 
 
 def test_a_one_shot_question_updates_only_when_nothing_was_ever_read(place, opened):
@@ -161,14 +161,9 @@ def test_index_updates_both_and_waits_for_vectors(place, opened):
 
     assert (report.files["added"], report.provider, report.warning) == (2, "none", "")
     assert [len(place.qmd.calls(name)) for name in ("update", "embed")] == [1, 1]
-    status = memory.status()
-    assert (status.summary["provider"], status.mode, status.files, status.stale) == (
-        "qmd",
-        "hybrid",
-        2,
-        False,
-    )
-    assert status.details["status"]["qmd"]["embeddedAt"]
+    status = memory.status()["status"]
+    assert (status["provider"], status["files"], status["dirty"]) == ("qmd", 2, False)
+    assert status["qmd"]["mode"] == "hybrid" and status["qmd"]["embeddedAt"]
 
 
 def test_after_an_update_that_failed_the_builtin_index_answers_until_one_is_good(place, opened):
@@ -182,7 +177,7 @@ def test_after_an_update_that_failed_the_builtin_index_answers_until_one_is_good
     answers.append(memory.search("cents"))
     settings = place.settings()
     doctor = [each for each in told_by_doctor(settings) if each.code == "qmd_failing"]
-    findings = [each["what"] for each in memory.status().details["findings"]]
+    findings = [each["what"] for each in memory.status()["findings"]]
     place.qmd.does(update={"status": 0}, search={"stdout": json.dumps([row("memory-root-main/memory.md")])})
     memory.index()
     good = memory.search("cents")
