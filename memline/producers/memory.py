@@ -163,8 +163,7 @@ class Memory:
 
         The options are those of `memline search`. In a `chat` that is not private the long-term note is left
         out. With `sync.onSearch` changed files are brought into the keyword index first; their vectors are
-        left to `index`. Raises IndexFaults, BadRequest for a value that is not allowed, and ConfigError for a
-        bad date.
+        left to `index`. Raises IndexFaults, and BadRequest for a value that is not allowed.
         """
         request = search_request(
             query,

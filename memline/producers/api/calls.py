@@ -30,7 +30,6 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import (
     AccessDenied,
     BadRequest,
-    ConfigError,
     IndexFault,
     IndexMissing,
     MemlineError,
@@ -40,7 +39,7 @@ from memline.shared.errors import (
 from memline.shared.finding import NOTE
 from memline.shared.findings.check import of_fault, of_old_settings
 from memline.shared.index import driver
-from memline.shared.search.request import day_bounds, search_request
+from memline.shared.search.request import search_request
 from memline.shared.sources.reading import MAX_CHARS, Excerpt
 from memline.shared.visible_text import for_model, visible
 
@@ -191,11 +190,6 @@ class Calls:
             since=since,
             until=until,
         )
-        try:
-            day_bounds(request, self._clock.now())
-        except ConfigError as error:
-            hint = "give a date such as 2026-02-10, an age: 30d, or words: last week"
-            raise BadRequest(error.message.removeprefix("--"), hint=hint) from error
         if (denied := denied_answer(settings, chat)) is not None:
             return denied
         try:
@@ -233,8 +227,7 @@ class Calls:
             raise BadRequest("path is missing", hint="give the path or citation of a hit of memory_search")
         if first is not None:
             raise BadRequest("from is of one path, not of several", hint="name lines as path#L5-L7")
-        workspace, excerpts = str(memory.settings.workspace), list[Json]()
-        most = max(LINKED // len(paths), 1)
+        excerpts, most = list[Json](), max(LINKED // len(paths), 1)
         for each in paths:
             try:
                 excerpt = memory.get(each, max_chars=MAX_CHARS // len(paths), **options)
@@ -242,9 +235,9 @@ class Calls:
                 excerpts.append(_for_model(few))
             except (BadRequest, PathNotAllowed, AccessDenied) as error:
                 # One that is refused keeps none of the others back.
-                excerpts.append({**_no_text(each, workspace), "status": "refused", "error": error.message})
-        is_cut = any(one["truncated"] for one in excerpts)
-        return {**_no_text("", workspace), "truncated": is_cut, "excerpts": excerpts}
+                excerpts.append({"path": each, "text": "", "status": "refused", "error": error.message})
+        is_cut = any(one.get("truncated") for one in excerpts)
+        return {"workspace": str(memory.settings.workspace), "truncated": is_cut, "excerpts": excerpts}
 
     def status(self, caller: Caller) -> Json:
         """Say what this memory contains and whether it is up to date.
@@ -325,11 +318,6 @@ def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]
         "action": worst["action"],
         "findings": found,
     }
-
-
-def _no_text(path: str, workspace: str) -> Json:
-    excerpt = Excerpt(path=path, text="", first=1, lines=0, truncated=False, next_from=None)
-    return excerpt.to_json() | {"workspace": workspace}
 
 
 def _for_model(excerpt: Excerpt) -> Json:

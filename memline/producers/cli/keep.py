@@ -56,7 +56,7 @@ def forget(
             # Sessions, and days in front matter, are known by the index.
             catch_up(agent, choose(agent), clock=clock)
             if name == "before":
-                day = parse_bound(text, day_of_time(clock.now()), option="--before")
+                day = parse_bound(text, day_of_time(clock.now()))
                 targets = forgetting.targets_before(agent, day)
             else:
                 targets = forgetting.targets_of_query(agent, text)

@@ -162,26 +162,17 @@ class Agents(Mapping[str, AgentSettings]):
         return self.home / "memory" / f"{name}.sqlite"
 
     def index_path(self, agent: str) -> Path:
-        """Return the index file of the agent and its workspace; never the one of the original itself."""
-        named, is_originals = self._index_of_file(agent)
-        if named and not is_originals:
-            return named
+        """Return the index file of the agent and its workspace."""
+        if text := self._of(agent).store.path:
+            return Path(text.replace("{agentId}", agent))
         try:
             return self._usual_index(agent, self.workspace(agent).path)
         except ConfigError:
             # Shown and checked without one, never opened.
             return self.home / "memory" / f"{agent}.sqlite"
 
-    def _index_of_file(self, agent: str) -> tuple[Path | None, bool]:
-        """Return the file that `store.path` names, and whether it is one of the original's own indexes."""
-        if not (text := self._of(agent).store.path):
-            return None, False
-        path = Path(text.replace("{agentId}", agent))
-        names = f"memory/{agent}.sqlite", f"agents/{agent}/agent/openclaw-agent.sqlite"
-        return path, path in (self.state_dir / name for name in names)
-
     def examine(self, reading: Reading) -> None:
-        """Refuse agents that would see each other's notes, and warn of what has another effect than written.
+        """Raise ConfigError for agents that would see each other's notes.
 
         Ids become file names, and some file systems take upper and lower case for the same.
         """
@@ -191,15 +182,8 @@ class Agents(Mapping[str, AgentSettings]):
                 words = f"{reading.at('agents')}: there is another agent {each.id!r}"
                 raise ConfigError(words, hint="give each agent its own id")
             ids.add(each.id.casefold())
-            if each.default and each.id != self.default:
-                # As in the original, which uses such a file too.
-                words = f"{each.id} is marked as the default agent, and {self.default} is it"
-                reading.warn("agents", words)
         for agent in self._ids:
             path = self.index_path(agent)
-            if self._index_of_file(agent)[1]:
-                words = f"this is OpenClaw's own index, Memline keeps its own in {path}"
-                reading.warn("memorySearch.store.path", words)
             if (owner := owners.setdefault(path, agent)) != agent:
                 words = f"{self._name}: the agents {owner!r} and {agent!r} would share the index {path}"
                 raise ConfigError(words, hint="put {agentId} into store.path")

@@ -89,7 +89,12 @@ def merge(weak: Mapping[str, Any], strong: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _memory(merged: dict[str, Any], reading: Reading) -> MemorySearch:
-    """Make a `memorySearch` whose sources are those that may be used."""
+    """Make a `memorySearch` whose sources and index are those that may be used."""
+    store = merged.get("store", {})
+    if Path(store.get("path", "")).is_relative_to(environment.state_dir(reading.env)):
+        merged = {**merged, "store": {**store, "path": ""}}
+        words = "the indexes there are OpenClaw's own, Memline keeps its own in its home"
+        reading.warn("memorySearch.store.path", words)
     sources = merged.get("sources", [])
     if "sessions" in sources and not merged.get("experimental", {}).get("sessionMemory"):
         sources = [each for each in sources if each != "sessions"]

@@ -25,12 +25,6 @@ _QMD_SCOPE = {
 #: The ids under which the original keeps the providers that Memline can use.
 USED_PROVIDERS = frozenset(name for row in PROVIDERS.values() for name in row.entry_names)
 
-#: Addresses of services that speak OpenAI's protocol, with the variables of their keys and default models.
-_COMPATIBLE = {
-    "deepinfra": ("https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY", "BAAI/bge-m3"),
-    "lmstudio": ("http://127.0.0.1:1234/v1", "", ""),
-}
-
 #: Sent where a server has no key of its own: OpenAI's is not for it.
 _NO_KEY = "none"
 
@@ -66,7 +60,7 @@ def searches(raw: dict[str, Any]) -> Iterator[Search]:
 def translate(raw: dict[str, Any], reading: Reading) -> None:
     """Bring the original's newest layout, its providers and `memory.qmd` into our own keys, in place."""
     models, memory = as_dict(raw.get("models")), as_dict(raw.get("memory"))
-    providers, windows = as_dict(models.get("providers")), _windows(models)
+    providers = as_dict(models.get("providers"))
     for each in searches(raw):
         block, is_newest = as_dict(each.holder[each.name]), each.name == "search"
         # In the original it implies both.
@@ -80,7 +74,7 @@ def translate(raw: dict[str, Any], reading: Reading) -> None:
     # Entries of providers that Memline does not use are OpenClaw's alone.
     if models:
         used = {name: each for name, each in providers.items() if name in USED_PROVIDERS}
-        raw["models"] = {"providers": used, "windows": windows}
+        raw["models"] = {"providers": used}
     for agent, entry in as_dict(as_dict(raw.get("agents")).get("entries")).items():
         as_dict(entry)["id"] = agent
     if memory.get("backend") == "qmd" and memory.get("scope") is None:
@@ -98,13 +92,11 @@ def _translate_provider(
     if not isinstance(provider, str) or provider in PROVIDER_CHOICES:
         return
     entry, remote = as_dict(providers.get(provider)), as_dict(block.get("remote"))
-    url, variable, model = _COMPATIBLE.get(provider, ("", "", ""))
-    is_known = bool(entry) or provider in _COMPATIBLE or path.endswith("search")
-    if not is_known:
+    if not entry and not path.endswith("search"):
         # A word that was mistyped: `check` names the nearest one.
         return
-    key = entry.get("apiKey") or (f"${{{variable}}}" if variable and reading.env.get(variable) else _NO_KEY)
-    own = {"baseUrl": entry.get("baseUrl") or url, "headers": entry.get("headers"), "apiKey": key}
+    own = {name: entry.get(name) for name in ("baseUrl", "headers")}
+    own["apiKey"] = entry.get("apiKey") or _NO_KEY
     remote = {name: each for name, each in {**own, **remote}.items() if each}
     if not remote.get("baseUrl"):
         block["provider"] = "none"
@@ -113,7 +105,7 @@ def _translate_provider(
         return
     block["provider"] = "ollama" if entry.get("api") == "ollama" else "openai"
     block["remote"] = remote
-    if isinstance(name := block.get("model") or model, str) and name:
+    if isinstance(name := block.get("model"), str):
         block["model"] = name.removeprefix(f"{provider}/")
 
 
@@ -140,16 +132,3 @@ def of_qmd(memory: dict[str, Any]) -> dict[str, Any]:
     if (minutes := as_dict(qmd.get("update")).get("interval")) is not None:
         settings["sync"] = {"intervalMinutes": min(525_600, max(1, round(minutes))) if minutes > 0 else 0}
     return settings
-
-
-def _windows(models: dict[str, Any]) -> dict[str, int]:
-    """Return `contextWindow` of every model below `models.providers`, by `provider/id` and by id (of several
-    the first); entries of another shape are left out."""
-    windows: dict[str, int] = {}
-    for name, entry in as_dict(models.get("providers")).items():
-        for model in map(as_dict, as_list(as_dict(entry).get("models"))):
-            window, model_id = model.get("contextWindow"), model.get("id")
-            if isinstance(model_id, str) and isinstance(window, int | float) and 1 <= window < 2**31:
-                windows[f"{name}/{model_id}"] = int(window)
-                windows.setdefault(model_id, int(window))
-    return windows

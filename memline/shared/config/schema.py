@@ -256,8 +256,6 @@ class MemoryBlock(OpenBlock, frozen=True):
 class ModelsBlock(OpenBlock, frozen=True):
     #: By the ids of OpenClaw (`openai`, `google` …), those alone that Memline can use.
     providers: Mapping[str, ProviderEntry] = {}
-    #: `contextWindow` of every model of every provider there, by `provider/model` and by model.
-    windows: Mapping[str, int] = {}
 
 
 class ConfigFile(OpenBlock, frozen=True):

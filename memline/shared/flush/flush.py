@@ -245,15 +245,14 @@ def _since_compaction(path: Path) -> tuple[dict[str, Any], Sequence[bytes]]:
 
 def _is_due(settings: AgentSettings, compaction: dict[str, Any], lines: Sequence[bytes]) -> bool:
     limits = settings.content.agents.defaults.compaction
-    tokens, model = tokens_in(lines)
-    tokens = tokens or estimate_tokens(as_text(compaction.get("summary")))
-    threshold = threshold_in(limits, _window(settings, model))
+    tokens = tokens_in(lines) or estimate_tokens(as_text(compaction.get("summary")))
+    threshold = threshold_in(limits, settings.content.agents.defaults.context_tokens)
     force = limits.memory_flush.force_flush_transcript_bytes
     return bool((threshold and tokens >= threshold) or (force and sum(map(len, lines)) + len(lines) >= force))
 
 
-def tokens_in(lines: Sequence[bytes]) -> tuple[int, str]:
-    """Return the tokens in the window of a session's model, and the model, as `provider/model`.
+def tokens_in(lines: Sequence[bytes]) -> int:
+    """Return the tokens in the window of a session's model.
 
     The provider's own count, which the last answer carries, is exact; what came after it counts with four
     characters a token: thinking, tool calls and their results too.
@@ -262,10 +261,9 @@ def tokens_in(lines: Sequence[bytes]) -> tuple[int, str]:
     for line in reversed(lines):
         message = as_dict((parse(line) or {}).get("message"))
         if count := _count(message):
-            names = [as_text(message.get("provider")), as_text(message.get("model"))]
-            return count + estimate, "/".join(filter(None, names))
+            return count + estimate
         estimate += len(_BLOB.sub(b"", line)) // CHARS_PER_TOKEN
-    return estimate, ""
+    return estimate
 
 
 def _count(message: dict[str, Any]) -> int:
@@ -279,12 +277,6 @@ def _count(message: dict[str, Any]) -> int:
         for each in numbers
     )
     return total or sum(parts)
-
-
-def _window(settings: AgentSettings, model: str) -> int:
-    """Return the window of a model (`provider/model` or its bare id), else that of all models."""
-    known, defaults = settings.content.models.windows, settings.content.agents.defaults
-    return known.get(model) or known.get(model.partition("/")[2]) or defaults.context_tokens
 
 
 def threshold_in(compaction: Compaction, window: int) -> int:
@@ -313,7 +305,7 @@ def _ask(settings: AgentSettings, turns: Sequence[str], clock: Clock) -> str:
     """Return what the model wants kept of as much of the end of a conversation as it can take."""
     defaults = settings.content.agents.defaults
     flush, now = defaults.compaction.memory_flush, local_time(clock.now(), defaults.user_timezone)
-    max_tokens = max(threshold_in(defaults.compaction, _window(settings, flush.model)), _MIN_TOKENS)
+    max_tokens = max(threshold_in(defaults.compaction, defaults.context_tokens), _MIN_TOKENS)
     endpoint, model = endpoint_of(settings)
     prompts = [
         text.replace("YYYY-MM-DD", f"{now:%Y-%m-%d}")

@@ -110,10 +110,10 @@ def today_of(request: SearchRequest, now: float) -> date:
 
 
 def day_bounds(request: SearchRequest, now: float) -> tuple[date, date]:
-    """Return the first and last day that a search is limited to. Raises ConfigError for an invalid date."""
+    """Return the first and last day that a search is limited to. Raises BadRequest for an invalid date."""
     today, since, until = today_of(request, now), request.since, request.until
-    first = parse_bound(since, today, option="--since") if since else date.min
-    return first, parse_bound(until, today, option="--until", is_end=True) if until else date.max
+    first = parse_bound(since, today) if since else date.min
+    return first, parse_bound(until, today, is_end=True) if until else date.max
 
 
 def files_within(

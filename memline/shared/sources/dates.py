@@ -10,7 +10,7 @@ from datetime import date, datetime, timedelta
 
 import msgspec
 
-from memline.shared.errors import ConfigError
+from memline.shared.errors import BadRequest
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 #: By their first three letters.
@@ -154,10 +154,10 @@ def _whole(year: int, first: int, count: int = 1) -> Days:
     return Days(first=date(year, first, 1), last=behind - timedelta(days=1))
 
 
-def parse_bound(text: str, today: date, *, option: str, is_end: bool = False) -> date:
+def parse_bound(text: str, today: date, *, is_end: bool = False) -> date:
     """Read a `since` or `until`: a day, an age such as `30d`, `2w`, `6m`, or what `days_in` reads.
 
-    Of several days it is the first, with `is_end` the last. Raises ConfigError.
+    Of several days it is the first, with `is_end` the last. Raises BadRequest.
     """
     text = text.strip()
     age = re.fullmatch(r"(\d{1,5})\s*([dwmy])", text, re.IGNORECASE)
@@ -173,10 +173,8 @@ def parse_bound(text: str, today: date, *, option: str, is_end: bool = False) ->
             if not re.fullmatch(rf"(?:{_FILLER}\s*)*", around, re.IGNORECASE):
                 raise ValueError(around)
     except (ValueError, OverflowError) as error:
-        raise ConfigError(
-            f"{option} is not a valid date: {text[:40]!r}",
-            hint=f"give a day: {option} 2026-02-10, an age: {option} 30d, or words: {option} 'last week'",
-        ) from error
+        hint = "give a date such as 2026-02-10, an age: 30d, or words: 'last week'"
+        raise BadRequest(f"not a valid date: {text[:40]!r}", hint=hint) from error
     return days.last if is_end else days.first
 
 

@@ -22,7 +22,7 @@ BLOCKS = [
 
 #: Keys whose default the page tells in words, and blocks that repeat or have tables of their own.
 NO_DEFAULT = ("agents.defaults.workspace", "memory.scope", "memory.qmd.scope")
-NO_LEAVES = ("memorySearch", "search", "list", "entries", "providers", "prices", "systemAgent", "windows")
+NO_LEAVES = ("memorySearch", "search", "list", "entries", "providers", "prices", "systemAgent")
 
 
 def leaves(block, prefix=""):

@@ -34,16 +34,14 @@ USAGE = {"input": 900, "output": 60, "cacheRead": 40}
 def test_the_last_count_of_the_provider_and_an_estimate_of_what_came_after_it():
     lines = [
         line("user", "u " * 9_000),
-        line("assistant", "a" * 40, usage=USAGE, provider="openai", model="m"),
+        line("assistant", "a" * 40, usage=USAGE),
         line("toolResult", "r " * 2_000),
         line("assistant", [{"type": "thinking", "thinking": "t " * 2_000, "signature": "s" * 40_000}]),
     ]
 
-    tokens, model = tokens_in(lines)
-
-    assert 1_000 + 2_000 <= tokens <= 1_000 + 2_150 and model == "openai/m"
+    assert 1_000 + 2_000 <= tokens_in(lines) <= 1_000 + 2_150
     # An answer that was broken off has no usable count.
-    assert tokens_in([line("assistant", "a" * 40, usage=USAGE, stopReason="error")])[0] < 100
+    assert tokens_in([line("assistant", "a" * 40, usage=USAGE, stopReason="error")]) < 100
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from memline.shared.errors import ConfigError
+from memline.shared.errors import BadRequest
 from memline.shared.sources.dates import day_of_path, days_in, parse_bound
 
 #: A Wednesday.
@@ -105,8 +105,8 @@ def test_the_day_of_a_note_is_in_its_file_name(path, day):
     ],
 )
 def test_a_bound_is_a_day_an_age_or_words(text, first, last):
-    assert str(parse_bound(text, TODAY, option="--since")) == first
-    assert str(parse_bound(text, TODAY, option="--until", is_end=True)) == last
+    assert str(parse_bound(text, TODAY)) == first
+    assert str(parse_bound(text, TODAY, is_end=True)) == last
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_bound_is_a_day_an_age_or_words(text, first, last):
     ],
 )
 def test_a_bound_that_is_neither_is_refused_with_an_example(text):
-    with pytest.raises(ConfigError, match="--since is not a valid date") as caught:
-        parse_bound(text, TODAY, option="--since")
+    with pytest.raises(BadRequest, match="not a valid date") as caught:
+        parse_bound(text, TODAY)
 
-    assert "--since 30d" in caught.value.hint
+    assert "30d" in caught.value.hint
