@@ -15,7 +15,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 import msgspec
 
@@ -31,8 +31,13 @@ _DATA_URI = re.compile(r"data:[\w.+/;=-]{0,200};base64,[\w+/%=-]+", re.I)
 #: What an item of a list begins with.
 _ITEM_BEGINS = frozenset("-*+ \t0123456789")
 
-#: Characters of a line of JSON from which on it is data.
-_LONG = 200
+#: Characters of a line of code or JSON that is data by itself; lines of code in a row that are.
+_LONG, _RUN = 200, 4
+
+#: A line of base64, or of bytes in hexadecimal, with their place before and their characters behind them.
+_CODED = re.compile(
+    r"[A-Za-z0-9+/_-]{40,}={0,2}|(?:[0-9a-fA-F]{7,8}:? +)?(?:(?:[0-9a-fA-F]{2}){1,4}[ :]+){6,}.{0,20}"
+)
 
 # How good it is to cut before a unit, worst first.
 WITHIN_LINE, WITHIN_BLOCK, AT_LINE, AT_ITEM, AT_PARAGRAPH, AT_HEADING = range(6)
@@ -241,9 +246,13 @@ def _data_lines(lines: Sequence[str], fences: Sequence[tuple[int, int]]) -> set[
     """Return the lines, from 0, that are data of machines; `fences`: first and last line of each block.
 
     Obsidian's drawings are Markdown with a scene in a fence, plain or compressed; other plugins write their
-    state there, on one line.
+    state there, on one line, and mail, certificates and dumps have code on many.
     """
     data = set[int]()
+    for is_code, group in groupby(range(len(lines)), key=lambda at: _is_coded(lines[at])):
+        run = [*group] if is_code else []
+        if len(run) >= _RUN or any(len(lines[at]) >= _LONG for at in run):
+            data.update(run)
     for first, last in fences:
         inside = lines[first + 1 : last]
         text = "".join(inside).strip()
@@ -259,6 +268,10 @@ def _data_lines(lines: Sequence[str], fences: Sequence[tuple[int, int]]) -> set[
             if 0 <= near < len(lines) and near not in data and not any(map(str.isalnum, lines[near])):
                 data.add(near)
     return data
+
+
+def _is_coded(line: str) -> bool:
+    return len(line) >= 40 and not line.isalpha() and _CODED.fullmatch(line.strip()) is not None
 
 
 def _is_json(text: str) -> bool:

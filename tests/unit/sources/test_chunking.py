@@ -164,14 +164,19 @@ def test_a_pasted_picture_is_in_no_chunk():
 SCENE = ",\n".join(f'{{"type":"rectangle","x":{number},"version":12}}' for number in range(300))
 WRAPPED = "\n".join("Q2hlY2sgdGhpcyBvdXQ5" * 4 for _ in range(60))
 MINIFIED = '{"kanban-plugin":"board","list-collapse":[false,null,true],"lane-width":272,' * 9 + '"x":1}'
+DUMP = "\n".join(f"{at:08x}: 259a 1399 4ee3 c28a e17e 41f3 8316 f2aa  it..N...~A...." for at in range(40))
+BYTES = "\n".join("2e 74 69 20 9a 13 99 4e e3 c2 8a e1 7e 41 89 f3" for _ in range(40))
 
 
 @pytest.mark.parametrize(
     "data",
     [
+        DATA.removeprefix("data:image/png;base64,"),
+        f"-----BEGIN CERTIFICATE-----\n{WRAPPED}",
         f'%%\n## Drawing\n```json\n{{"elements":[{SCENE}]}}\n```\n%%',
         f"%%\n## Drawing\n```compressed-json\n{WRAPPED}\n```\n%%",
         f"%% kanban:settings\n```\n{MINIFIED}\n```\n%%",
+        f"xxd\n\n```\n{DUMP}\n```\n\n{BYTES}",
     ],
 )
 def test_data_of_machines_is_no_text(data):
