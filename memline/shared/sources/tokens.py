@@ -39,6 +39,15 @@ def _beside_dense() -> re.Pattern[str]:
     return re.compile(f"({word})(?=[{DENSE}])|(?<=[{DENSE}])({word})")
 
 
+@lru_cache(maxsize=1)
+def _mixed() -> re.Pattern[str]:
+    """Return what matches Latin letters and figures that touch Greek to Arabic letters, and those letters."""
+    latin, other = "[A-Za-z][A-Za-z0-9]+", "[\u0370-\u06ff]{3,}"
+    return re.compile(
+        f"(?<=[\u0370-\u06ff]){latin}|{latin}(?=[\u0370-\u06ff])|(?<=[A-Za-z0-9]){other}|{other}(?=[A-Za-z])"
+    )
+
+
 def weighted_length(text: str) -> int:
     """Return the characters of `text`, a dense one counted as four."""
     if text.isascii():
@@ -57,7 +66,7 @@ def grams(text: str) -> str:
     unicode61 makes one token of such a run, so a word inside it is never found. A run c1..cn gives
     c1c2, c2c3, …, and cn alone: any part of it of two characters or more is a sequence of whole tokens,
     and any single character is the beginning of one. Words, numbers and ids that touch such a run are given
-    as well: 换成了Caddy.
+    as well: 换成了Caddy; and so are both parts of a word of two alphabets: הAPI.
     """
     if text.isascii():
         return ""
@@ -66,6 +75,8 @@ def grams(text: str) -> str:
         pairs.extend(run[i : i + 2] for i in range(len(run)))
     if pairs:
         pairs.extend(word for sides in _beside_dense().findall(text) for word in sides if word)
+    if re.search("[\u0370-\u06ff][A-Za-z]|[A-Za-z0-9][\u0370-\u06ff]", text):
+        pairs.extend(_mixed().findall(text))
     return " ".join(pairs)
 
 

@@ -12,6 +12,11 @@ FOUND = [
     ),
     ("서버에서 Docker를 Podman으로 바꿨다.", ["Docker", "Podman"]),
     ("ใช้Redisแทน", ["Redis"]),
+    # Words of two alphabets.
+    (
+        "דיברנו על הAPI, نستخدم وRedis, веб2версия и JSONом, Dockerом",
+        ["API", "Redis", "JSON", "версия", "docker"],
+    ),
     # Hyphens of every kind, and what cannot be seen.
     ("CVE\u20112024\u20111234, PAY\u2010417, pages 10\u201320", ["CVE-2024-1234", "PAY-417", "10-20"]),
     ("temperature \u22125 in co\u00adoperation", ["cooperation"]),
