@@ -3,7 +3,7 @@
 import pytest
 
 from memline.shared.config.schema import Hybrid, Mmr, Query
-from memline.shared.errors import ConfigError, ProviderLater
+from memline.shared.errors import BadRequest, ProviderLater
 from tests.support.clock import ManualClock
 from tests.unit.search.conftest import ask, paths
 
@@ -219,7 +219,7 @@ def test_filters_limit_the_answer_and_what_is_missing(notes, index):
     assert paths(index, "standup", until="2026-02-28", clock=clock) == ["memory/2026-02-10.md"]
     assert ask(index, "deploy standup", path="memory/**").missing == ("deploy",)
     assert ask(index, "deploy standup", path="deploy.md").missing == ("standup",)
-    with pytest.raises(ConfigError):
+    with pytest.raises(BadRequest):
         ask(index, "standup", since="soon")
 
 
