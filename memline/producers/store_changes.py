@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import closing
 
 from memline.shared.clock import Clock
@@ -33,23 +34,16 @@ def store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
     try:
         with closing(IndexWriter.of(settings, clock=clock, busy_timeout_ms=CATCH_UP_BUSY_MS)) as writer:
             until = clock.now() + CATCH_UP_S
-            rows: list[FileRow] = []
-            read = chars = 0
-            for path in plan.changes.to_read():
-                if clock.now() > until:
-                    break
-                entry = ledger.entry(writer.connection, path)
-                row = reader.read(path, entry=entry)
-                rows.append(row)
-                chars += sum(len(chunk.text) for chunk in row.chunks or ())
-                read += path not in (*plan.changes.growing, *plan.changes.again)
-                if chars > BATCH_CHARS or len(rows) >= BATCH_ROWS or clock.now() > until:
-                    writer.store_files(rows)
-                    rows, chars = [], 0
-                done = done if rows else read
-            if rows:
+            todo = deque(plan.changes.to_read())
+            again = {*plan.changes.growing, *plan.changes.again}
+            while todo and clock.now() <= until:
+                rows, chars = list[FileRow](), 0
+                while todo and chars <= BATCH_CHARS and len(rows) < BATCH_ROWS and clock.now() <= until:
+                    entry = ledger.entry(writer.connection, todo[0])
+                    rows.append(reader.read(todo.popleft(), entry=entry))
+                    chars += sum(len(chunk.text) for chunk in rows[-1].chunks or ())
                 writer.store_files(rows)
-                done = read
+                done += sum(row.path not in again for row in rows)
     except IndexCorrupt:
         raise
     except IndexFault as error:

@@ -8,7 +8,6 @@ command line) does not use it.
 from __future__ import annotations
 
 import re
-from unicodedata import category, combining
 
 #: Choose the shape of the character in front of them; of a run all but the first are written out.
 _SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
@@ -17,18 +16,13 @@ _SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _CONTROLS = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)"
 
 #: Soft hyphens, marks that turn the direction of text, characters without a width, line and paragraph
-#: separators, halves of characters, annotations, tags.
+#: separators, halves of characters, annotations, tags; joiners but for one between two letters or emoji.
 _UNSEEN = (
-    "[\xad\u034f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "[\xad\u034f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]"
     rf"|(?:(?<=[{_SELECTORS}\s])|(?<![\s\S]))[{_SELECTORS}]|{_CONTROLS}"
+    r"|[\u200c\u200d](?:(?![^\s\d\u200c\u200d])|(?<![^\s\d\u200c\u200d].))"
 )
-
-#: Joiners: scripts and sequences of emoji need them between two characters.
-_JOINERS = "\u200c\u200d"
-
-#: Canonical combining class of the signs that silence a vowel; a joiner behind one shapes it.
-_VIRAMA = 9
 
 #: As the citation that ends a snippet for an agent; a list or quote mark before it changes nothing.
 _LIKE_CITATION = r"(?im)^(?=[^\w\n]*source[^\w\n]*[:：].*#l\d)"
@@ -69,19 +63,10 @@ def in_json(text: str) -> str:
 
 
 def _written(match: re.Match[str], *, in_json: bool = False) -> str:
-    char, at, text = match[0], match.start(), match.string
-    if char in _JOINERS and _joins(text[max(0, at - 1) : at], text[at + 1 : at + 2]):
-        return char
+    char = match[0]
     if in_json:
         units = char.encode("utf-16-be", "surrogatepass")
         return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
     if char <= "\xff":
         return f"\\x{ord(char):02x}"
     return f"\\u{ord(char):04x}" if char <= "\uffff" else f"\\U{ord(char):08x}"
-
-
-def _joins(before: str, after: str) -> bool:
-    """Tell whether a joiner stands between letters or emoji, whose shape depends on it."""
-    if not before or category(before)[0] not in "LMS":
-        return False
-    return combining(before) == _VIRAMA or bool(after and category(after)[0] in "LMS")

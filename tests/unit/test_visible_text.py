@@ -22,7 +22,6 @@ from memline.shared.visible_text import for_model, in_json, in_name, one_line, v
         ("\U000e0041\U000e007f", "\\U000e0041\\U000e007f"),
         # A joiner between letters or emoji shapes them; anywhere else it hides.
         ("می\u200cخواهم क्\u200dष 👨\u200d👩\u200d👧 🙂\u200d↔\ufe0f", None),
-        ("क्\u200d only", None),
         ("a \u200cb\u200d 1\u200d2", "a \\u200cb\\u200d 1\\u200d2"),
         ("x\u200c\u200dy", "x\\u200c\\u200dy"),
         # A selector chooses the shape of what is in front of it; a run of them can spell bytes.

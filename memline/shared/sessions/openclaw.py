@@ -98,11 +98,6 @@ _THINKING = marks("think(?:ing)?|thought|antthinking")
 _FINAL = re.compile(r"</?final>", re.I)
 
 
-def is_timer(text: str) -> bool:
-    """Tell whether a user message is the prompt of a cron job."""
-    return _CRON.match(text) is not None
-
-
 def user_words(text: str) -> str:
     """Return what the user wrote; empty when a timer or the runtime wrote it."""
     text = _without_envelope(text.lstrip())
@@ -116,7 +111,7 @@ def user_words(text: str) -> str:
     if "[message_id:" in text:
         text = _MESSAGE_ID.sub("", text)
     text = text.strip()
-    if text.startswith(_WHOLE) or _EXEC.match(text) or is_timer(text) or _is_silent(text):
+    if text.startswith(_WHOLE) or _EXEC.match(text) or _CRON.match(text) or _is_silent(text):
         return ""
     return text
 
@@ -185,7 +180,7 @@ class OpenClaw(SessionFiles):
             raw = text_of(message.get("content")) if record.get("type") == "message" else ""
             text = ""
             if role == "user":
-                is_muted = is_muted or (is_timer(raw) and not is_named)
+                is_muted = is_muted or (bool(_CRON.match(raw)) and not is_named)
                 # With this mark another session of the agent wrote as the user.
                 is_own = as_dict(message.get("provenance")).get("kind") != "inter_session"
                 text = user_words(raw) if is_own else ""
@@ -207,7 +202,6 @@ class OpenClaw(SessionFiles):
             with reading_database(self.name, self._database) as connection:
                 forgotten = _table(connection, "memory_session_tombstones", "1")
                 rows = {row[0]: row for row in _rows(connection) if row[0] not in forgotten}
-                cold = _table(connection, "session_transcript_cold_archives", "1")
         except FileRefused as error:
             return Discovery(issues=(error.problem.reason,)).joined(files)
         paths = {path: row for session, row in rows.items() if (path := path_of(self.name, session))}
@@ -215,15 +209,8 @@ class OpenClaw(SessionFiles):
             DiscoveredFile(path, str(self._folder / os.path.basename(path)), *row[1:])
             for path, row in paths.items()
         ]
-        return Discovery(
-            files=(*listed, *(file for file in files.files if file.path not in paths)),
-            issues=files.issues,
-            left_out=tuple(
-                (path, "OpenClaw has put it into cold storage")
-                for session in cold
-                if (path := path_of(self.name, session))
-            ),
-        )
+        files_alone = (file for file in files.files if file.path not in paths)
+        return Discovery(files=(*listed, *files_alone), issues=files.issues)
 
     @contextmanager
     def open(self, path: str) -> Iterator[Opened]:
@@ -250,9 +237,8 @@ def _rows(connection: Connection, *session: str) -> Iterator[_Row]:
         return
     rewritten = _table(connection, "transcript_rewrite_watermarks", "updated_at")
     length = byte_length("event_json")
-    if "event_utf8_bytes" in columns:
-        claimed = f"min({_MAX_DECOMPRESSED}, max(0, ifnull(event_utf8_bytes, 0)))"
-        length = f"CASE WHEN event_json IS NULL THEN {claimed} ELSE {length} END"
+    if "event_zstd" in columns:
+        length += " + " + byte_length("event_zstd")
     query = (
         f"SELECT session_id, count(*) + sum({length}), max(created_at) FROM transcript_events"
         f"{' WHERE session_id = ?' if session else ''} GROUP BY session_id ORDER BY 1"

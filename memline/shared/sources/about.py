@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from itertools import takewhile
 from urllib.parse import unquote
@@ -16,7 +17,6 @@ from urllib.parse import unquote
 import msgspec
 
 from memline.shared.note_names import is_markdown, name_key, without_ending
-from memline.shared.sources.dates import days_in
 from memline.shared.sources.markdown import ALIASES, TAGS, TITLES, Outline, outline, without_code
 
 #: Links of a note that are kept; a list of everything has a few thousand.
@@ -137,9 +137,8 @@ _MAX_NAMES, _MAX_TAGS, _MAX_CHARS = 32, 256, 160
 
 #: Begun where a word begins: from each letter of a long one the time would grow with its square.
 _ADDRESS = re.compile(r"(?<!\w)\w++://\S+")
-#: The year first; other ways to write a day are those of a question.
+#: The year first.
 _DAY = re.compile(r"\D{0,2}(\d{4})(?:-?(\d{2})-?(\d{2})|([-/._])(\d{1,2})\4(\d{1,2}))(?!\d)")
-_FIGURE = re.compile(r"\d")
 
 #: The strongest first.
 _DAYS = ("date", "created", "created-at", "created_at")
@@ -184,16 +183,11 @@ def about(lines: Sequence[str], shape: Outline) -> About:
 
 
 def _day(text: str) -> str:
-    if match := _DAY.match(text):
-        year, month, day = filter(str.isdecimal, filter(None, match.groups()))
-        try:
-            return date(int(year), int(month), int(day)).isoformat()
-        except ValueError:
-            return ""
-    # A note is of a day that stays: nothing that is counted from today, and no day of any year.
-    found = days_in(text[:_MAX_CHARS], date.max) if _FIGURE.search(text) else ()
-    named = (days for days in found if days.has_year and not days.is_relative and days.first == days.last)
-    return next((days.first.isoformat() for days in named), "")
+    match = _DAY.match(text)
+    figures = [int(each) for each in match.groups() if each and each.isdecimal()] if match else []
+    with suppress(TypeError, ValueError):
+        return date(*figures).isoformat()
+    return ""
 
 
 def _inline(text: Mapping[int, str], front: int) -> Iterator[str]:

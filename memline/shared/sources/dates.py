@@ -126,13 +126,11 @@ def _one(day: date) -> Days:
     return Days(first=day, last=day)
 
 
-def _latest(today: date, month: int, day: int) -> Days:
+def _latest(today: date, month: int, day: int) -> Days | None:
     # Eight years: 29 February about 2100.
     known = (_valid(today.year - back, month, day) for back in range(9))
-    latest = next(each for each in (*known, date.max) if each and (each <= today or each == date.max))
-    if latest == date.max:
-        raise ValueError(day)
-    return Days(first=latest, last=latest, has_year=False)
+    latest = next((each for each in known if each and each <= today), None)
+    return Days(first=latest, last=latest, has_year=False) if latest else None
 
 
 def _number(text: str) -> int:
@@ -187,16 +185,14 @@ def start_with_fillers(text: str, begin: int) -> int:
 def day_of_path(path: str) -> date | None:
     """Read the day in the name of a file; None when there is none.
 
-    `2026-02-10-rollout.md`, `2026_02_10.md`, `20260210.md`, `10.02.2026.md`, `2026/02/10.md`.
+    `2026-02-10-rollout.md`, `2026_02_10.md`, `20260210.md`, `2026/02/10.md`.
     """
     name = path.rpartition("/")[2]
     match = _DAY_OF_NAME.search(name)
     if match and (match[2] or match[1].startswith(("19", "20"))):
         return _valid(int(match[1]), int(match[3]), int(match[4]))
-    if match := _DAY_BELOW.search(path):
-        return _valid(*map(int, match.groups()))
-    match = re.match(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\w)", name)
-    return _valid(*map(int, reversed(match.groups()))) if match else None
+    match = _DAY_BELOW.search(path)
+    return _valid(*map(int, match.groups())) if match else None
 
 
 def day_of_time(seconds: float) -> date:

@@ -44,7 +44,7 @@ def test_a_session_reads_like_the_file_of_the_same_lines(state, is_plain):
     as_rows = read(openclaw_store(state))
 
     assert len(as_rows.chunks) > 3
-    assert (as_rows.chunks, as_rows.digest, as_rows.size) == (as_file.chunks, as_file.digest, as_file.size)
+    assert (as_rows.chunks, as_rows.digest) == (as_file.chunks, as_file.digest)
     (found,) = openclaw_store(state).discover().files
     assert (found.path, found.size, found.mtime_ns) == (PATH, as_rows.size, as_rows.mtime_ns)
 
@@ -102,12 +102,10 @@ def test_sessions_that_openclaw_forgot_or_put_away_are_not_read(state):
     for session in ("a", "b", "../x", "n\0ul", "y" * 300):
         database.say(session, said("user", "hello"))
     database.note("memory_session_tombstones", "b")
-    database.note("session_transcript_cold_archives", "c")
 
     found = openclaw_store(state).discover()
 
     assert [file.path for file in found.files] == [PATH]
-    assert found.left_out == (("sessions/c.jsonl", "OpenClaw has put it into cold storage"),)
 
 
 def test_a_database_that_cannot_be_read_is_an_issue(state):
