@@ -37,7 +37,7 @@ def columns(text):
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_a_hit_has_six_lines_at_most_within_the_width(place, width):
-    with on_terminal(*place.arguments("search", "wombat timeout"), columns=width) as terminal:
+    with on_terminal(*place.arguments("search", "wombat", "timeout"), columns=width) as terminal:
         assert terminal.end() == 0
 
     lines = plain(terminal.shown).rstrip().split("\n")

@@ -135,7 +135,8 @@ def group(*lines: str, **settings: Any) -> Callable[[Callable[..., int | None]],
 
 def _refuse_empty(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     """Refuse an empty text: a variable that is not set, and as a path the current folder."""
-    if value == "" or (isinstance(value, tuple) and "" in value):
+    values = value if isinstance(value, tuple) else (value,)
+    if any(isinstance(each, str) and not each.strip() for each in values):
         raise click.BadParameter("must not be empty", ctx=context, param=parameter)
     return value
 

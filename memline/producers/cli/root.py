@@ -12,6 +12,7 @@ import click
 from memline.producers.cli.output import note, put
 from memline.shared.errors import MemlineError, not_utf_8
 from memline.shared.packages import own_version
+from memline.shared.values import read_table
 
 PROGRAM = "memline"
 
@@ -60,39 +61,6 @@ COMMANDS = {name: _CLI + place for group in GROUPS.values() for name, place, _ i
 #: What else people type for a command, and it works.
 ALIASES = {"find": "search", "query": "search", "ask": "search"}
 
-#: The command that a word means, and the option: other programs have them.
-MEANINGS = {
-    **dict.fromkeys(("grep", "lookup", "recall", "vsearch"), "search"),
-    **dict.fromkeys(("show", "cat", "read", "open", "view", "multi-get"), "get"),
-    **dict.fromkeys(("sync", "update", "refresh", "scan", "embed", "ingest"), "index"),
-    **dict.fromkeys(("add", "new", "create", "collection"), "init"),
-    **dict.fromkeys(("info", "stats", "ls", "list"), "status"),
-    **dict.fromkeys(("check", "health", "diagnose", "debug"), "doctor"),
-    **dict.fromkeys(("settings", "configure"), "config"),
-    **dict.fromkeys(("run", "start", "daemon"), "up"),
-    **dict.fromkeys(("server", "http", "api", "dashboard", "ui", "web"), "serve"),
-    **dict.fromkeys(("install", "connect", "integrate"), "setup"),
-    **dict.fromkeys(("delete", "remove", "rm", "purge"), "forget"),
-    **dict.fromkeys(("export", "restore", "dump"), "backup"),
-    **dict.fromkeys(("help", "man"), "--help"),
-    "version": "--version",
-    **dict.fromkeys(("--top", "--top-k", "--count", "--num", "--max"), "--max-results"),
-    **dict.fromkeys(("--dir", "--folder", "--directory", "--root", "--vault"), "--workspace"),
-    **dict.fromkeys(("--threshold", "--score", "--min"), "--min-score"),
-    **dict.fromkeys(("--after", "--newer", "--start"), "--since"),
-    **dict.fromkeys(("--before", "--older", "--end"), "--until"),
-    **dict.fromkeys(("--glob", "--file", "--files", "--in"), "--path"),
-    **dict.fromkeys(("--not", "--ignore"), "--exclude"),
-    **dict.fromkeys(("--tags", "--label"), "--tag"),
-    **dict.fromkeys(("--type", "--corpus"), "--source"),
-    **dict.fromkeys(("--full", "--rebuild", "--all"), "--force"),
-    **dict.fromkeys(("--preview", "--check"), "--dry-run"),
-    **dict.fromkeys(("--line", "--offset", "-l"), "--from"),
-    **dict.fromkeys(("--as-json", "--output"), "--json"),
-    **dict.fromkeys(("--configuration", "-c"), "--config"),
-    **dict.fromkeys(("-y", "--no-input", "--assume-yes"), "--yes"),
-}
-
 #: Exit status after Ctrl-C: 128 + SIGINT.
 INTERRUPTED = 130
 
@@ -127,15 +95,18 @@ class LazyGroup(click.Group):
 
 def _by_meaning(error: click.ClickException) -> click.ClickException:
     """Return an error that names the command or the option that a wrong word means, where one is known."""
-    meaning, context = "", error.ctx if isinstance(error, click.UsageError) else None
-    if isinstance(error, click.exceptions.NoSuchCommand) and context and context.parent is None:
-        meaning = MEANINGS.get(error.command_name, "")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    meanings = read_table(__file__, "meanings.toml")
+    word, known = "", list[str]()
+    if isinstance(error, click.exceptions.NoSuchCommand) and context:
+        word = error.command_name
+        known = [context.command_path] if context.parent else ["--help", "--version", *COMMANDS]
     elif isinstance(error, click.NoSuchOption) and context:
-        option = MEANINGS.get(error.option_name, "")
-        meaning = option if any(option in each.opts for each in context.command.params) else ""
-    if not meaning:
-        return error
-    return click.UsageError(f"{error.message} Did you mean '{meaning}'?", ctx=context)
+        word, known = error.option_name, [name for each in context.command.params for name in each.opts]
+    for meaning in known:
+        if word in meanings.get(meaning, ()):
+            return click.UsageError(f"{error.message} Did you mean '{meaning}'?", ctx=context)
+    return error
 
 
 def _keep(context: click.Context, option: click.Parameter, text: str | None) -> None:

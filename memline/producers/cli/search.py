@@ -23,14 +23,14 @@ _COUNT = click.IntRange(1)
 
 
 @command(
-    "memline search 'why did we choose redis'",
+    "memline search why did we choose redis",
     "memline search 'ERR_CONN_42' --path 'memory/**' --since 30d",
     "memline search 'deploy' --max-results 3 --json",
     "memline search 'deploy' --explain",
     "memline search 'deploy' --format files",
     "vim -q <(memline search 'deploy' --format vimgrep)",
 )
-@click.argument("words", required=False, metavar="[QUERY]")
+@click.argument("words", nargs=-1, metavar="[QUERY]")
 @click.option("--query", help="The question; wins over the argument.")
 @click.option("--max-results", "-n", type=_COUNT, help="Hits at most.  [default: 6, as configured]")
 @click.option("--limit", "-k", type=_COUNT, hidden=True)
@@ -70,14 +70,14 @@ _COUNT = click.IntRange(1)
 )
 @AS_JSON
 def search(
-    invocation: Invocation, words: str | None, query: str | None, as_json: bool, **options: Any
+    invocation: Invocation, words: tuple[str, ...], query: str | None, as_json: bool, **options: Any
 ) -> None:
     """Answer a question from the notes, with file and line citations.
 
     Files that changed are brought into the keyword index first (sync.onSearch).
     """
-    query = query or words
-    if query is None:
+    query = query or " ".join(words)
+    if not query:
         raise click.UsageError("a question is missing: memline search 'what to look for'")
     limit, form = options.pop("limit"), options.pop("format") or ("json" if as_json else "text")
     if as_json and form != "json":
@@ -108,7 +108,9 @@ def search(
 
 def _print(answer: dict[str, Any], form: str, workspace: Path) -> None:
     """Print the hits on standard output, and on standard error what they lack, before them, and findings."""
-    if answer["notice"]:
+    if form == "text" and not answer["results"]:
+        echo(answer["notice"] or "No matches.")
+    elif answer["notice"]:
         note(answer["notice"])
     if form != "text":
         # What goes into another program is not coloured, and a file name with a control character no name.
@@ -119,8 +121,6 @@ def _print(answer: dict[str, Any], form: str, workspace: Path) -> None:
             for line in rows_of(hit, with_vectors=answer["mode"] != "keyword"):
                 put(line)
             put("")
-        if not answer["results"]:
-            echo("No matches.")
     advice = {""}
     for each in answer["findings"]:
         note(each["what"])

@@ -37,6 +37,11 @@ def up(invocation: Invocation, serves: bool, port: int | None) -> None:
         following.up(settings, agents, stop=stop, on_note=note, more=more, liveness=liveness())
 
 
+def _need_queue(invocation: Invocation) -> None:
+    if not invocation.settings.queue.url:
+        raise QueueError("it works with a queue, and no queue.url is set", hint="memline up")
+
+
 @command("MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline watch")
 def watch(invocation: Invocation) -> None:
     """Follow the files and put their changes on the queue; the workers are other processes.
@@ -46,8 +51,7 @@ def watch(invocation: Invocation) -> None:
     invocation = invocation.of_service()
     # A process of a fleet: it logs what workers log, and at their level.
     write_log(default_level="INFO")
-    if not invocation.settings.queue.url:
-        raise QueueError("watch puts work on a queue, and no queue.url is set", hint="memline up")
+    _need_queue(invocation)
     agents = invocation.enabled_agents()
     with stop_event() as stop:
         on_redis(invocation.settings.queue)
@@ -75,6 +79,7 @@ def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) 
     """
     invocation = invocation.of_service()
     write_log(default_level="INFO")
+    _need_queue(invocation)
     threads_of = {role: QUEUES[role] if role == "store" or threads is None else threads for role in roles}
     with stop_event() as stop:
         run([FleetProcess(invocation.settings, threads_of, stop)], stop, liveness=liveness())

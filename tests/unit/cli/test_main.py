@@ -104,6 +104,8 @@ def test_in_a_folder_that_was_deleted_a_command_with_whole_paths_works(capsys, m
         (["search", "x", "--top", "3"], "--max-results"),
         (["search", "x", "--folder", "n"], "--workspace"),
         (["status", "--top", "3"], ""),
+        (["memory", "search", "x"], "search"),
+        (["jobs", "list"], "memline jobs"),
     ],
 )
 def test_what_is_misspelt_is_answered_with_the_nearest_one(args, nearest, capsys):

@@ -29,13 +29,13 @@ def test_global_options_stand_before_or_after_the_name(probe):
 @pytest.mark.parametrize(
     "line",
     [
-        *(["init"], ["backup"], ["backup", "restore"], ["import", "claude"], ["forget"]),
+        *(["init"], ["backup"], ["backup", "restore"], ["import", "claude"], ["forget"], ["search"]),
         *(["setup", "cursor", "--file"], ["serve", "--host"]),
     ],
     ids=" ".join,
 )
 def test_an_empty_text_is_not_the_current_folder(line, capsys):
-    assert cli.run([*line, ""]) == 2
+    assert [cli.run([*line, empty]) for empty in ("", " ")] == [2, 2]
     assert "must not be empty" in capsys.readouterr().err
 
 
