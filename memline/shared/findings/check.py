@@ -12,7 +12,7 @@ from memline.shared.config.config_file import changed_ns
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexFault, IndexMissing
-from memline.shared.finding import NOTE, WARNING, Finding, by_urgency, note, of_error, warning
+from memline.shared.finding import Finding, by_urgency, note, of_error, warning
 from memline.shared.findings import place, work
 from memline.shared.findings.facts import Facts
 from memline.shared.index import driver
@@ -155,17 +155,18 @@ def settings_without_effect(facts: Common) -> Iterator[Finding]:
 def vectors_unavailable(_: Common) -> Iterator[Finding]:
     """numpy or sqlite-vec is missing; without both, no vector is searched."""
     vec, numpy = driver.vec_error(), lack_at_a_glance("numpy")
-    install = install_command("sqlean.py", "sqlite-vec==0.1.9")
     if vec and numpy:
         what = f"only keywords are searched: numpy {numpy}, and sqlite-vec: {vec}"
-        action, level = f"{remedy('numpy')}   (or: {install})", WARNING
+        yield warning("vectors_unavailable", what, remedy("numpy"), "host")
     elif vec:
-        what, action, level = f"sqlite-vec cannot be used ({vec}); numpy stands in", install, NOTE
+        what, action = (
+            f"sqlite-vec cannot be used ({vec}); numpy stands in",
+            install_command("sqlean.py", "sqlite-vec==0.1.9"),
+        )
+        yield note("vectors_unavailable", what, action, "host")
     elif numpy:
-        what, action, level = f"numpy {numpy}; long-lived processes search slowly", remedy("numpy"), NOTE
-    else:
-        return
-    yield Finding(code="vectors_unavailable", level=level, what=what, action=action, subject="host")
+        what = f"numpy {numpy}; long-lived processes search slowly"
+        yield note("vectors_unavailable", what, remedy("numpy"), "host")
 
 
 #: What is examined, the more urgent of a level first.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,7 @@ from memline.shared.config.installation import NO_QUEUE, QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.errors import IndexFault
-from memline.shared.finding import PROBLEM, Finding, problem, warning
+from memline.shared.finding import Finding, problem
 from memline.shared.index import batches, driver, hold, identities, ledger, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.batches import Batch
@@ -34,8 +33,8 @@ from memline.shared.sync.staleness import DiskState
 #: Failed texts and files that a finding names.
 MOST_NAMED = 3
 
-#: Free bytes below which a backfill may fill the disk, and below which nothing more can be stored.
-LOW_DISK_BYTES, FULL_DISK_BYTES = 200 * 1024 * 1024, 1024 * 1024
+#: Free bytes below which nothing more can be stored.
+FULL_DISK_BYTES = 1024 * 1024
 
 
 class Facts:
@@ -72,7 +71,7 @@ class Facts:
 
     @cached_property
     def disk_trouble(self) -> Finding | None:
-        """That nothing can be stored, or soon not."""
+        """That nothing can be stored."""
         return disk_trouble(self.settings)
 
     @cached_property
@@ -207,7 +206,7 @@ class Facts:
     @property
     def catch_up(self) -> str:
         """The command that brings the index up to date, or what has to be done before it can."""
-        if self.disk_trouble is not None and self.disk_trouble.level == PROBLEM:
+        if self.disk_trouble is not None:
             return self.disk_trouble.action
         if self.fleet is not None and self.fleet.error is not None:
             return self.fleet.error.hint
@@ -227,20 +226,14 @@ def disk_trouble(settings: AgentSettings) -> Finding | None:
     """Find that an index cannot be stored where it is: no right to write there, or no room."""
     folder, accounts = (_existing(path.parent) for path in (settings.index_path, settings.account_path))
     files = filter(Path.exists, (settings.index_path, settings.account_path))
-    for place in (each for each in (folder, accounts, *files) if not os.access(each, os.W_OK)):
-        if os.statvfs(place).f_flag & os.ST_RDONLY:
-            what = f"the disk of {place} is read-only"
-            return problem("not_writable", what, "make it writable, or use --home DIR")
-        quoted, user = shlex.quote(str(place)), os.geteuid()
-        # As after a restore, or one run, by root.
-        action = f"chmod u+w {quoted}" if place.stat().st_uid == user else f"sudo chown {user} {quoted}"
-        return problem("not_writable", f"{place} is not writable", action)
-    status, space = os.statvfs(folder), "free space there, or use --home DIR"
-    free = status.f_bavail * status.f_frsize
-    if free < FULL_DISK_BYTES:
-        return problem("not_writable", f"the disk of {folder} is full: nothing can be stored", space)
-    if free < LOW_DISK_BYTES:
-        return warning("not_writable", f"only {free // 2**20:,} MiB are free below {folder}", space)
+    for place in (folder, accounts, *files):
+        if not os.access(place, os.W_OK):
+            action = f"let this user write to {place}, or use --home DIR"
+            return problem("not_writable", f"{place} is not writable", action)
+    status = os.statvfs(folder)
+    if status.f_bavail * status.f_frsize < FULL_DISK_BYTES:
+        what = f"the disk of {folder} is full: nothing can be stored"
+        return problem("not_writable", what, "free space there, or use --home DIR")
     return None
 
 

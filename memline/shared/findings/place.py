@@ -6,14 +6,12 @@ import json
 import os
 import shlex
 from collections.abc import Iterator
-from functools import partial
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexMissing
 from memline.shared.finding import NOTE, WARNING, Finding, note, of_error, problem, warning
 from memline.shared.findings.facts import MOST_NAMED, Facts
 from memline.shared.index import ledger, meta
-from memline.shared.index.rows import LedgerEntry
 from memline.shared.sources import outcomes
 from memline.shared.sources.discover import (
     markdown_beside,
@@ -32,13 +30,11 @@ def workspace_missing(facts: Facts) -> Iterator[Finding]:
     """The folder of the notes is not there."""
     if facts.has_workspace:
         return
-    what, action = f"there is no folder {facts.settings.workspace}", "memline --workspace DIR index"
+    what = f"there is no folder {facts.settings.workspace}"
     if files := sum(count for _, count, _ in ledger.source_counts(facts.index)):
         what += f"; answers come from what was indexed of it, {counted(files, 'file')}"
-        action = f"mount it or put it back; where it was moved: {action}"
-    elif ": agents" in (origin := facts.settings.workspace_origin):
-        action = f"correct it ({origin}), or put the folder back, then: memline index"
-    yield problem("workspace_missing", what, action)
+    named = f"correct {facts.settings.workspace_origin}" if facts.settings.workspace_origin else "name it"
+    yield problem("workspace_missing", what, f"put it back, or {named}, then: memline index")
 
 
 def root_emptied(facts: Facts) -> Iterator[Finding]:
@@ -62,7 +58,7 @@ def index_unusable(facts: Facts) -> Iterator[Finding]:
 
 
 def not_writable(facts: Facts) -> Iterator[Finding]:
-    """Nothing can be stored: no right, or no room; or there is little room left."""
+    """Nothing can be stored: no right, or no room."""
     is_known = facts.fault is not None and facts.fault.code == "not_writable"
     if facts.plan is not None and facts.has_workspace and facts.disk_trouble is not None and not is_known:
         yield facts.disk_trouble
@@ -146,41 +142,28 @@ def source_missing(facts: Facts) -> Iterator[Finding]:
     """A folder, file or program that the configuration names is not there, or cannot be listed."""
     if not facts.has_workspace:
         return
-    inside = partial(os.path.join, facts.settings.workspace)
     for issue in facts.plan.discovery.issues if facts.plan else ():
         # MEMORY.md may stand alone; that there is no note at all is said by `no_notes`.
-        if issue.startswith(("no memory files found", "memory directory missing")):
-            continue
-        is_sessions = issue.startswith("sessions of ")
-        key = "transcripts" if is_sessions else "extraPaths"
-        action = f"put {'them in their' if is_sessions else 'it in its'} place, or change memorySearch.{key}"
-        action += " (memline config show)"
-        if issue.startswith("the folder "):
-            folder = issue.removeprefix("the folder ").partition(" is not readable")[0]
-            action = f"chmod u+rx {shlex.quote(inside(folder))}"
-        elif issue.startswith("the name "):
-            action = "rename it"
-        yield warning("source_missing", issue, action)
+        if not issue.startswith(("no memory files found", "memory directory missing")):
+            key = "transcripts" if issue.startswith("sessions of ") else "extraPaths"
+            action = f"put it in its place, or let it be read; or change memorySearch.{key}"
+            if issue.startswith("the name "):
+                action = "rename it"
+            yield warning("source_missing", issue, action)
 
 
 def files_failed(facts: Facts) -> Iterator[Finding]:
     """Files could not be read or split."""
-    failed = facts.unread_files
-    if failed:
+    if failed := facts.unread_files:
+        first, is_more = failed[0], len(failed) > MOST_NAMED
         names = "; ".join(f"{each.path}: {each.reason or each.outcome}" for each in failed[:MOST_NAMED])
-        what = f"{counted(len(failed), 'file')} could not be read: {names}{' …' * (len(failed) > MOST_NAMED)}"
-        yield warning("files_failed", what, _mend(failed), failed[0].path)
-
-
-def _mend(failed: list[LedgerEntry]) -> str:
-    """Say what ends the trouble with these files."""
-    file = failed[0].path if len(failed) == 1 else "each"
-    kinds = {each.outcome for each in failed}
-    ways = outcomes.mending(kinds.pop() if len(kinds) == 1 else "", file)
-    if any(is_transcript(each.path) for each in failed):
-        # Another program writes them, and no rule leaves one out.
-        ways = f"mend or remove {file}"
-    return ways + "   (memline status --verbose lists them)" * (len(failed) > MOST_NAMED)
+        what = f"{counted(len(failed), 'file')} could not be read: {names}{' …' * is_more}"
+        # Another program writes transcripts, and no rule leaves one out.
+        mend = f"mend or remove {first.path}"
+        if not is_transcript(first.path):
+            mend = outcomes.mending(first.outcome, first.path)
+        mend += "   (memline status --verbose lists all)" * is_more
+        yield warning("files_failed", what, mend, first.path)
 
 
 def files_behind(facts: Facts) -> Iterator[Finding]:

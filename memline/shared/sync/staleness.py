@@ -7,7 +7,6 @@ times over: with 10,000 notes every five seconds. A hundred notes are looked at 
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -44,37 +43,34 @@ class Staleness:
         self._look = look
         self._monotonic = monotonic
         self._looking = threading.Lock()
-        self._state: DiskState | None = None
-        self._looked_at = 0.0
+        self._state = DiskState()
+        #: Whether it was looked once, and when the next look is due.
+        self._is_known = False
+        self._due_at = 0.0
 
     def state(self) -> DiskState:
         """Return how the index compares to the files. Raises what the look raises.
 
         A caller that finds another thread looking takes the last state, unless there is none.
         """
-        state = self._state
-        if state is not None and state.look_s > CHEAP_S and not self._is_due(state):
-            return state
-        if not self._looking.acquire(blocking=state is None):
-            assert state is not None
-            return state
+        if not self._looking.acquire(blocking=not self._is_known):
+            return self._state
         try:
-            # Another thread may have looked while this one waited.
-            return self._refresh() if self._state is state else self._state or self._refresh()
+            if not self._is_known or self._monotonic() >= self._due_at:
+                self._refresh()
+            return self._state
         finally:
             self._looking.release()
-
-    def _is_due(self, state: DiskState) -> bool:
-        return self._monotonic() - self._looked_at >= SHARE * state.look_s
 
     def look_now(self) -> DiskState:
         """Look whatever is known: this process has just changed a file, or the index was removed."""
         with self._looking:
-            return self._refresh()
+            self._refresh()
+            return self._state
 
-    def _refresh(self) -> DiskState:
-        is_first = self._state is None
+    def _refresh(self) -> None:
         self._state = self._look()
         # The time of the first has imports in it, and says nothing of the next.
-        self._looked_at = -math.inf if is_first else self._monotonic()
-        return self._state
+        is_dear = self._is_known and self._state.look_s > CHEAP_S
+        self._due_at = self._monotonic() + SHARE * self._state.look_s if is_dear else 0.0
+        self._is_known = True

@@ -113,7 +113,7 @@ def test_an_unreadable_file_and_folder_fail_alone_and_are_read_when_they_can_be(
         assert told["files_failed"]["what"].startswith("1 file could not be read: memory/closed.md")
     (shut,) = (each for each in status.json[0]["findings"] if each["code"] == "source_missing")
     assert shut["what"] == "the folder memory/shut is not readable (EACCES)"
-    assert shut["action"] == f"chmod u+rx {place.workspace}/memory/shut"
+    assert "let it be read" in shut["action"]
     assert mended.status == 0, mended.stdout
     assert sorted(paths(place.search("lighthouse xyzzy plugh"))) == [
         "memory/closed.md",

@@ -176,17 +176,16 @@ def row_ids(table):
 
 OF_AGENT: list[tuple[str, str, State, str, str]] = [
     # code, level, state, a part of its words, its action
-    ("workspace_missing", PROBLEM, lambda p, _: shutil.rmtree(p.workspace), "there is no folder", "agents.defaults.workspace), or put the folder back"),
+    ("workspace_missing", PROBLEM, lambda p, _: shutil.rmtree(p.workspace), "there is no folder", "put it back, or correct "),
     ("root_emptied", WARNING, empty_the_root, "5 files are gone from ", "put them back, or take them out"),
     ("memory_disabled", WARNING, lambda p, _: p.configure(enabled=False), "is disabled for this agent", "set memorySearch.enabled to true"),
     ("index_unusable", PROBLEM, damage, "is damaged", "memline index"),
     ("index_unusable", NOTE, lambda p, _: (want_texts(p), p.index_path.with_name("main.sqlite.corrupt-1").touch()), "moved aside, to", "delete it"),
-    ("not_writable", PROBLEM, lambda p, m: m.setattr(os, "access", lambda *_: False), "is not writable", "chmod u+w"),
-    ("not_writable", PROBLEM, lambda p, m: [m.setattr(facts, f"{name}_DISK_BYTES", 2**62) for name in ("LOW", "FULL")], "is full", "free space there"),
+    ("not_writable", PROBLEM, lambda p, m: m.setattr(os, "access", lambda *_: False), "is not writable", "let this user write to "),
+    ("not_writable", PROBLEM, lambda p, m: m.setattr(facts, "FULL_DISK_BYTES", 2**62), "is full", "free space there"),
     ("port_taken", PROBLEM, lambda p, _: put(p, meta.SERVER_FAULT, {"error": "it is taken", "action": "memline up --serve --port 7844"}), "serves no HTTP: it is taken", "--port 7844"),
     ("provider_unusable", PROBLEM, lambda p, m: (p.configure(fallback="local", local={"modelPath": "/none.gguf"}), m.setitem(sys.modules, "llama_cpp", None)), "the local model cannot run", "llama-cpp-python"),
     ("index_unusable", PROBLEM, newer_index, "has schema 9999", ""),
-    ("not_writable", WARNING, lambda p, m: m.setattr(facts, "LOW_DISK_BYTES", 2**62), "MiB are free", "free space there"),
     ("first_index_missing", WARNING, lambda p, _: None, "nothing is indexed yet", "memline index"),
     ("no_notes", PROBLEM, lambda p, _: (shutil.rmtree(p.workspace / "memory"), p.write("MEMORY.md.bak/a.md", "A."), p.write("memory/.keep", "")), "1 Markdown file below", "memorySearch.extraPaths"),
     ("no_notes", WARNING, lambda p, _: shutil.rmtree(p.workspace / "memory"), "there is no Markdown", "write a note"),
@@ -217,9 +216,8 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("vectors_behind", WARNING, lambda p, _: want_texts(p), "3 vectors are pending", "memline index"),
     ("vectors_behind", WARNING, cancel_texts, "3 vectors were cancelled with their job", "memline index"),
     ("files_failed", WARNING, lambda p, _: (p.write("memory/b.md", b"\0\1\2"), p.configure(provider="none"), p.index()), "1 file could not be read: memory/b.md: ", "save memory/b.md as UTF-8, or leave it out by memorySearch.exclude"),
-    ("files_failed", WARNING, lambda p, _: unreadable(p, "not_text", "not_text"), "2 files could not be read: memory/0.md: why; memory/1.md: why", "save each as UTF-8, or leave it out"),
-    ("files_failed", WARNING, lambda p, _: unreadable(p, "too_large"), "1 file could not be read: memory/0.md: why", "split memory/0.md, or leave"),
-    ("files_failed", WARNING, lambda p, _: unreadable(p, *["unreadable"] * 3, "failed"), "4 files could not be read: ", "mend each, or leave it out by memorySearch.exclude   (memline status --verbose lists them)"),
+    ("files_failed", WARNING, lambda p, _: unreadable(p, "too_large", "failed"), "2 files could not be read: memory/0.md: why; memory/1.md: why", "split memory/0.md, or leave it out"),
+    ("files_failed", WARNING, lambda p, _: unreadable(p, *["unreadable"] * 3, "failed"), "4 files could not be read: ", "let the user who runs Memline read memory/0.md (chmod u+r), or leave it out by memorySearch.exclude   (memline status --verbose lists all)"),
     ("files_failed", WARNING, lambda p, _: unreadable(p, "not_text", path="sessions/{}.jsonl"), "1 file could not be read: ", "mend or remove sessions/0.jsonl"),
     ("in_batch", NOTE, lambda p, _: make_batch(p), "3 texts are in 1 batch at openai: batch_7 in_progress", "memline jobs"),
     ("batch_blocked", NOTE, lambda p, _: make_batch(p, error="502"), "batch cafe0123 is tried again: 502", ""),
@@ -253,7 +251,7 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
     ("no_watcher", NOTE, fleet_of("chunk"), "no memline watch runs in this fleet", "memline watch"),
     ("vectors_unavailable", NOTE, run_without("numpy"), "numpy is missing", "numpy"),
     ("vectors_unavailable", NOTE, run_without("sqlite-vec"), "sqlite-vec cannot be used (no such module); numpy stands in", "sqlite-vec"),
-    ("vectors_unavailable", WARNING, run_without(), "numpy is missing, and sqlite-vec: no such module", " numpy "),
+    ("vectors_unavailable", WARNING, run_without(), "numpy is missing, and sqlite-vec: no such module", "numpy"),
 ]  # fmt: skip
 
 
