@@ -20,7 +20,6 @@ from memline.shared.embedders.choice import Choice, choose, choose_fallback
 from memline.shared.errors import QueueError
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.hold import Hold, hold
-from memline.shared.index.rows import FileRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.broker import send
@@ -113,14 +112,9 @@ class Context:
         requests: Requests | None = None,
         stopping: threading.Event | None = None,
         kind: str = "up",
-        on_stored: Callable[[FileRow], None] = lambda _: None,
     ) -> None:
-        """Without `limits` and `requests` those of one process. `kind`: as of `shared.index.hold`.
-
-        `on_stored` is called with each file whose rows changed.
-        """
+        """Without `limits` and `requests` those of one process. `kind`: as of `shared.index.hold`."""
         self.settings = settings
-        self.on_stored = on_stored
         self.clock = clock or SystemClock()
         self._account_file = AccountFile(settings.account_path)
         self.limits = limits or FileLimits(self._account_file, self.clock)

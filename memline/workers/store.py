@@ -37,9 +37,8 @@ def store_files(message: StoreFiles) -> None:
     writer = context.writer(message.agent)
     changes = writer.store_files(message.files, job=message.job)
     for row, change in zip(message.files, changes, strict=True):
-        _LOG.debug("file.stored", path=row.path, change=change, outcome=row.outcome)
-        if change not in ("unchanged", "late", "unknown"):
-            context.on_stored(row)
+        log = _LOG.debug if change in ("unchanged", "late", "unknown") else _LOG.info
+        log("file.stored", path=row.path, change=change, outcome=row.outcome, chunks=len(row.chunks or ()))
         if change == "unknown":
             again = ChunkFiles(
                 agent=message.agent,

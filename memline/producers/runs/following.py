@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
@@ -20,42 +19,13 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt
 from memline.shared.index.driver import file_id
 from memline.shared.index.hold import FOLLOWER, hold
-from memline.shared.index.rows import FileRow
 from memline.shared.liveness import Liveness
 from memline.shared.logs import Log
 from memline.shared.queue.broker import send
 from memline.shared.queue.messages import Sweep
 from memline.shared.sessions.transcripts import transcripts_of
-from memline.shared.sources.outcomes import INDEXED
-from memline.shared.words import counted
 
 Note = Callable[[str], None]
-
-#: Files that get a line each at a time; more are counted.
-MOST_LINES = 10
-
-
-class Lines:
-    """Says what was stored of files, for a terminal."""
-
-    def __init__(self, on_note: Note) -> None:
-        self.on_note = on_note
-        #: What was stored since the last tick. The thread of the store worker adds to it.
-        self._stored: deque[str] = deque()
-
-    def stored(self, row: FileRow) -> None:
-        """Note that a file was stored."""
-        is_split = row.outcome == INDEXED
-        words = counted(len(row.chunks or ()), "chunk") if is_split else row.outcome.replace("_", " ")
-        self._stored.append(f"memline: {row.path}: {words}")
-
-    def tick(self) -> None:
-        """Say what is new."""
-        lines = [self._stored.popleft() for _ in range(len(self._stored))]
-        if len(lines) > MOST_LINES:
-            lines = [f"memline: {counted(len(lines), 'file')} read"]
-        for line in lines:
-            self.on_note(line)
 
 
 class Following:
@@ -64,11 +34,11 @@ class Following:
     The broker of this process is set before.
     """
 
-    def __init__(self, settings: Settings, agents: Sequence[AgentSettings], *, lines: Lines | None = None):
-        """With `lines` it says what becomes of the files."""
+    def __init__(self, settings: Settings, agents: Sequence[AgentSettings], *, on_note: Note | None = None):
+        """With `on_note` the work is done in this process, and it says what it follows."""
         self._settings = settings
         self._agents = agents
-        self._lines = lines
+        self._on_note = on_note
         self._followers: list[Follower] = []
         self._is_old = False
 
@@ -82,10 +52,9 @@ class Following:
                 self._scan(follower)
                 mode, sessions = follower.mode(), " and its sessions" if transcripts_of(agent) else ""
                 Log("follow").info("files.followed", agent=agent.agent, workspace=agent.workspace, mode=mode)
-                if self._lines:
-                    line = f"memline: agent {agent.agent} follows {agent.workspace}{sessions}: {mode}"
-                    self._lines.on_note(line)
-                kind, path = "up" if self._lines else "watch", agent.index_path
+                if self._on_note:
+                    self._on_note(f"memline: agent {agent.agent} follows {agent.workspace}{sessions}: {mode}")
+                kind, path = "up" if self._on_note else "watch", agent.index_path
                 if (lock := hold(path, kind, time.time(), part=FOLLOWER)) is not None:
                     stack.callback(lock.close)
                 # Rows may wait from before.
@@ -100,8 +69,6 @@ class Following:
         for follower in self._followers:
             self._scan(follower)
         self._qmd.tick()
-        if self._lines:
-            self._lines.tick()
         if not self._is_old and (file := self._settings.file.newer()):
             Log("settings").warning("settings.old", file=file)
             self._is_old = True
@@ -111,7 +78,7 @@ class Following:
             follower.tick()
         except IndexCorrupt:
             # Moved aside and built again by `up`; in a fleet by its store worker.
-            if self._lines:
+            if self._on_note:
                 raise
 
 
@@ -136,9 +103,8 @@ def up(
                 reason = f" ({choice.reason})" if choice.reason else ""
                 provider = f"{choice.provider} {choice.model}".strip()
                 on_note(f"memline: agent {agent.agent} embeds with {provider}{reason}")
-            lines = Lines(on_note)
-            workers = InProcessWorkers(settings, long_lived=True, on_stored=lines.stored)
-            run([workers, Following(settings, agents, lines=lines), *more], stop, liveness=liveness)
+            workers = InProcessWorkers(settings, long_lived=True)
+            run([workers, Following(settings, agents, on_note=on_note), *more], stop, liveness=liveness)
         except IndexCorrupt as error:
             damaged = next((each for each in agents if str(each.index_path) in error.message), None)
             if damaged is None:

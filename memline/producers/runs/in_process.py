@@ -18,7 +18,6 @@ from memline.shared.clock import Clock
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt, IndexFault
-from memline.shared.index.rows import FileRow
 from memline.shared.queue import broker as queue_broker
 from memline.shared.queue.fleet_workers import FleetWorkers
 from memline.shared.queue.routes import INDEXING, QUEUES, uses_batches
@@ -52,9 +51,7 @@ class InProcessWorkers(Workers):
         *,
         long_lived: bool = False,
         clock: Clock | None = None,
-        on_stored: Callable[[FileRow], None] = lambda _: None,
     ) -> None:
-        """`on_stored` is called with each file whose rows changed, by the thread of the store worker."""
         # A worker for batches runs when some agent uses them, or has left one open.
         has_batches = any(map(uses_batches, settings.agents.values()))
         queues = (*INDEXING, "batch") if has_batches else INDEXING
@@ -63,7 +60,6 @@ class InProcessWorkers(Workers):
         super().__init__(threads_of, idle_ms=IDLE_MS[self._kind], stop_ms=STOP_TIMEOUT_MS)
         self._settings = settings
         self._clock = clock
-        self._on_stored = on_stored
 
     def open(self) -> tuple[dramatiq.Broker, Context]:
         if "memline.producers.start" in sys.modules:
@@ -75,7 +71,6 @@ class InProcessWorkers(Workers):
             clock=self._clock,
             requests=Requests(self._broker),
             kind=self._kind,
-            on_stored=self._on_stored,
         )
 
     def __enter__(self) -> Self:

@@ -7,7 +7,7 @@ lost message costs `SCAN_EVERY_S`, not a file, and a queue that cannot be reache
 import math
 import os
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Self
@@ -62,7 +62,7 @@ class Follower:
         on_change: Callable[[AgentSettings], None] = lambda _: None,
         clock: Clock | None = None,
     ) -> None:
-        """`on_change` is told that files changed, by any thread."""
+        """`on_change` is told that files changed."""
         self._settings = settings
         self._on_change = on_change
         self._clock = clock or SystemClock()
@@ -99,9 +99,7 @@ class Follower:
         self._stack.close()
 
     def _watch(self, files: WatchedFiles, quiet_s: float, most_s: float) -> None:
-        on_paths, on_rescan = self._enqueue, self._request_scan
-        watcher = Watcher(files, quiet_s=quiet_s, most_s=most_s, on_paths=on_paths, on_rescan=on_rescan)
-        self._watchers.append(watcher)
+        self._watchers.append(Watcher(files, quiet_s=quiet_s, most_s=most_s))
 
     def mode(self) -> str:
         """Return how the files are followed, and why they are polled if they are."""
@@ -112,16 +110,20 @@ class Follower:
         return max(modes, key=len, default="not watching (sync.watch is off)")
 
     def tick(self) -> None:
-        """Scan all files when that is due; call it several times a second.
+        """Act on what changed, and scan all files when that is due; call it several times a second.
 
         What fails is logged once, and the files are followed all the same: one odd record in one transcript
         must not end what runs for weeks. Raises IndexCorrupt.
         """
-        if not self._is_scan_asked and self._clock.now() < self._next_scan_s:
-            return
         try:
-            self._scan()
-            self._logged = ""
+            for watcher in self._watchers:
+                paths, is_scan_due = watcher.tick()
+                self._is_scan_asked |= is_scan_due
+                if paths:
+                    self._enqueue(sorted(paths))
+            if self._is_scan_asked or self._clock.now() >= self._next_scan_s:
+                self._scan()
+                self._logged = ""
         except Exception as error:
             if isinstance(error, QueueError):
                 self._next_scan_s = self._clock.now() + QUEUE_RETRY_S
@@ -136,25 +138,17 @@ class Follower:
             if isinstance(error, IndexCorrupt):
                 raise
 
-    def _enqueue(self, paths: Iterable[str]) -> None:
-        """Send changed paths to the chunk workers; called by threads of watchers."""
-        changed = sorted(paths)
+    def _enqueue(self, changed: list[str]) -> None:
+        """Send changed paths to the chunk workers."""
         _log.info("files.changed", agent=self._settings.agent, files=len(changed))
         self._on_change(self._settings)
         there = [path for path in changed if is_transcript(path) or self._is_there(path)]
-        if there != changed:
-            # A scan tells whether its root was emptied.
-            self._request_scan()
-        try:
-            enqueue_files(self._settings.agent, there, index=self._settings.index_path.name)
-        except QueueError:
-            self._request_scan()
+        # A scan tells whether the root of one that is gone was emptied.
+        self._is_scan_asked |= there != changed
+        enqueue_files(self._settings.agent, there, index=self._settings.index_path.name)
 
     def _is_there(self, path: str) -> bool:
         return os.path.lexists(self._settings.workspace / path)
-
-    def _request_scan(self) -> None:
-        self._is_scan_asked = True
 
     def _scan(self) -> None:
         """Compare all files with the ledger and begin to feed what differs."""

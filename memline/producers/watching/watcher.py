@@ -1,8 +1,8 @@
 """Report changes of files as they happen; where the system cannot tell of them, compare folders at intervals.
 
-The observer's thread only notes names. One thread of ours acts on them after the quiet time, and starts the
-observer anew when folders were made, moved or removed: inotify keeps reporting a moved folder under its old
-name. What a watch misses all the same, the scan of each minute finds (`follow`).
+The observer's thread only notes names. The loop of the process takes them after the quiet time, and starts
+the observer anew when folders were made, moved or removed: inotify keeps reporting a moved folder under its
+old name. What a watch misses all the same, the scan of each minute finds (`follow`).
 """
 
 import errno
@@ -55,7 +55,7 @@ warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
 
 
 class Watcher(events.FileSystemEventHandler):
-    """Watches files of one agent; a context manager, entered once. Both calls are made from its own thread.
+    """Watches files of one agent; a context manager, entered once.
 
     It reports changes from the moment it is entered; the caller finds what was changed before.
     """
@@ -66,31 +66,23 @@ class Watcher(events.FileSystemEventHandler):
         *,
         quiet_s: float,
         most_s: float,
-        on_paths: Callable[[set[str]], None],
-        on_rescan: Callable[[], None],
         new_observer: Callable[[], BaseObserver] = Observer,
     ) -> None:
-        """`on_paths` is called with the ledger paths that changed, `on_rescan` when only a full scan will do.
-
-        Changes are reported together, `quiet_s` after the last of them and `most_s` after the first at most.
-        When a call raises, the error is logged; the caller's next scan finds the same again.
-        """
+        """Changes are reported together, `quiet_s` after the last and `most_s` after the first at most."""
         self._files = files
-        self._on_paths = on_paths
-        self._on_rescan = on_rescan
         self._new_observer = new_observer
         where = files.workspace if isinstance(files, MemoryPaths) else files.folders()[0]
         self._log = Log("watch", folder=where)
         self._quiet_s, self._most_s = quiet_s, most_s
-        #: Guards what the observer's threads and ours share: the names, and whether to stop.
-        self._changed = threading.Condition()
+        #: Guards what the observer's threads and the loop share: the names.
+        self._changed = threading.Lock()
         #: What changed, and when the first of it did (monotonic s); when all of it is due.
         self._names: set[str] = set()
         self._first_s = self._due_s = 0.0
-        self._is_stopping = False
+        #: When the observer is looked at next.
+        self._look_s = 0.0
         self._observer: BaseObserver | None = None
         self._folders: frozenset[WatchedFolder] = frozenset()
-        self._thread = threading.Thread(target=self._run, name="memline-watch", daemon=True)
         #: `watching`, or `polling` where the system cannot tell of changes.
         self.mode = POLLING
         #: Why watching failed and what to do about it; empty while it works, and on network file systems.
@@ -98,16 +90,33 @@ class Watcher(events.FileSystemEventHandler):
 
     def __enter__(self) -> Self:
         self._watch()
-        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         # What waited for its quiet time is dropped: the next start scans all files.
-        with self._changed:
-            self._is_stopping = True
-            self._changed.notify()
-        self._thread.join()
         self._unwatch()
+
+    def tick(self) -> tuple[set[str], bool]:
+        """Return the ledger paths that changed, and whether only a full scan will do.
+
+        Folders are watched anew where that is due.
+        """
+        now, names = time.monotonic(), set[str]()
+        with self._changed:
+            if now >= self._due_s:
+                names, self._names = self._names, names
+        if not names and now < self._look_s:
+            return names, False
+        self._look_s = now + HEALTH_S
+        marks = names & {_SCAN, _REWATCH}
+        is_scan_due = bool(marks) or not self._is_alive()
+        if is_scan_due:
+            if isinstance(self._files, MemoryPaths):
+                self._files.rules.refresh()
+            if marks != {_SCAN} or folders_of(self._files) != self._folders:
+                # Before the scan, so that nothing is missed in between.
+                self._watch()
+        return names - marks, is_scan_due
 
     def on_any_event(self, event: events.FileSystemEvent) -> None:
         """Note what an event says; called from the observer's threads."""
@@ -137,35 +146,6 @@ class Watcher(events.FileSystemEventHandler):
             self._first_s = self._first_s if self._names else now
             self._due_s = min(now + self._quiet_s, self._first_s + self._most_s)
             self._names.add(name)
-            self._changed.notify()
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                if not self._is_stopping:
-                    self._changed.wait(max(0.0, self._due_s - time.monotonic()) if self._names else HEALTH_S)
-                if self._is_stopping:
-                    return
-                names = set[str]()
-                if time.monotonic() >= self._due_s:
-                    names, self._names = self._names, names
-            try:
-                self._act(names)
-            except Exception as error:
-                # The thread must live on.
-                self._log.exception("watch.failed", error=str(error), files=len(names))
-
-    def _act(self, names: set[str]) -> None:
-        marks = names & {_SCAN, _REWATCH}
-        if marks or not self._is_alive():
-            if isinstance(self._files, MemoryPaths):
-                self._files.rules.refresh()
-            if marks != {_SCAN} or folders_of(self._files) != self._folders:
-                self._watch()
-            # After watching anew, so that nothing is missed in between.
-            self._on_rescan()
-        if paths := names - marks:
-            self._on_paths(paths)
 
     def _is_alive(self) -> bool:
         # An emitter ends when its folder is deleted, also when a new one has its name already.

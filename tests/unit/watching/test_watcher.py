@@ -15,6 +15,7 @@ from memline.shared.sessions.transcripts import Transcripts
 from memline.shared.sources.paths import MemoryPaths
 from tests.support.openclaw_rows import SessionDatabase
 from tests.support.transcripts import openclaw_store, said
+from tests.support.workspace import until
 
 #: Seconds a change may take to arrive before the test fails; it usually takes the debounce.
 TIMEOUT_S = 120.0
@@ -26,25 +27,20 @@ class Reports:
     def __init__(self):
         self.calls = []
         self.rescans = 0
-        self._changed = threading.Condition()
-
-    def paths(self, paths):
-        with self._changed:
-            self.calls.append(paths)
-            self._changed.notify_all()
-
-    def rescan(self):
-        with self._changed:
-            self.rescans += 1
-            self._changed.notify_all()
+        self.watcher = None
 
     @property
     def all(self):
         return set().union(*self.calls)
 
     def wait(self, condition):
-        with self._changed:
-            assert self._changed.wait_for(condition, TIMEOUT_S), (self.calls, self.rescans)
+        def is_met():
+            paths, is_scan_due = self.watcher.tick()
+            self.calls += [paths] * bool(paths)
+            self.rescans += is_scan_due
+            return condition()
+
+        until(is_met, "what is reported")
 
 
 @pytest.fixture(autouse=True)
@@ -79,14 +75,13 @@ def watching(
     most_s=TIMEOUT_S,
     new_observer=Observer,
 ):
-    return Watcher(
+    reports.watcher = Watcher(
         MemoryPaths(workspace, [ExtraPath(path=path) for path in extra]),
         quiet_s=quiet_s,
         most_s=most_s,
-        on_paths=reports.paths,
-        on_rescan=reports.rescan,
         new_observer=new_observer,
     )
+    return reports.watcher
 
 
 def test_creating_changing_and_deleting_a_note_are_reported(workspace, reports):
@@ -181,8 +176,7 @@ def test_a_name_that_is_not_unicode_requests_a_scan(workspace, reports):
 def test_a_change_of_a_database_with_sessions_requests_a_scan(tmp_path, reports):
     database = SessionDatabase(tmp_path)
     transcripts = Transcripts([openclaw_store(tmp_path)])
-    calls = {"on_paths": reports.paths, "on_rescan": reports.rescan}
-    with Watcher(transcripts, quiet_s=0.05, most_s=0.05, **calls):
+    with Watcher(transcripts, quiet_s=0.05, most_s=0.05) as reports.watcher:
         database.say("a", said("user", "hello"))
         reports.wait(lambda: reports.rescans >= 1)
 
