@@ -43,7 +43,7 @@ from memline.shared.index.driver import (
 from memline.shared.index.rows import FileRow, VectorRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health, jobs, leases, model_change
-from memline.shared.scheduling.budget import Budget, Charge
+from memline.shared.scheduling.budget import Budget
 from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.leases import Failure, Usage
 from memline.shared.sources.tokens import estimate_tokens
@@ -186,11 +186,26 @@ class IndexWriter:
         return changes.kinds
 
     def store_vectors(
-        self, identity: Identity, lease: str, rows: Sequence[VectorRow], learned: int = 0
+        self,
+        identity: Identity,
+        lease: str,
+        rows: Sequence[VectorRow] = (),
+        *,
+        failures: Sequence[Failure] = (),
+        learned: int = 0,
+        usage: Usage | None = None,
     ) -> int:
-        """Store vectors, and search the new model when they complete it; returns how many were new."""
+        """Store what came of a request, and search the new model when that completes it.
+
+        Returns how many vectors were new; see `shared.scheduling.leases.store_answer`.
+        """
         with self.session() as (connection, now):
-            stored = leases.store_vectors(self.accounts, identity, lease, rows, now, learned=learned)
+            if usage is not None:
+                # Before the lease ends with its last row.
+                leases.settle(self.accounts, self.budget, identity, lease, usage)
+            stored = leases.store_answer(
+                self.accounts, identity, lease, now, rows=rows, failures=failures, learned=learned
+            )
             row = identities.by_key(connection, identity.key) if any(row.tokens for row in rows) else None
             if row is not None:
                 token_rows.fit(connection, row.id)
@@ -232,18 +247,6 @@ class IndexWriter:
             self._settle(connection, now)
         return new
 
-    def record_failure(
-        self,
-        identity: Identity,
-        lease: str,
-        failure: Failure,
-        learned: int = 0,
-    ) -> None:
-        """Record why texts got no vector; see `shared.scheduling.leases.record_failure`."""
-        with self.session() as (connection, now):
-            leases.record_failure(self.accounts, identity, lease, failure, now, learned=learned)
-            self._settle(connection, now)
-
     def lease(
         self,
         caps: RequestCaps,
@@ -276,15 +279,6 @@ class IndexWriter:
                 for_batch=batch is not None
                 and batch_plan.plan(self.accounts, self.budget, target, batch, now),
             )
-
-    def settle(self, identity: Identity, lease: str, usage: Usage) -> None:
-        """Correct the count of a request by its first answer."""
-        with self.transaction() as (connection, _):
-            lease_row = leases.settle(connection, lease)
-        if lease_row is not None:
-            tokens, day = lease_row
-            charge = Charge(identity=identity, account=self.accounts.of(identity.provider))
-            self.budget.correct(charge, day, usage.tokens - tokens, usage.paid_calls - 1)
 
     def retry_in_s(self) -> float:
         """Return the seconds until a deferred text may be sent; 0 when none is, or an operator must act."""

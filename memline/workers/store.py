@@ -60,15 +60,15 @@ def store_vectors(message: StoreVectors) -> None:
     a failure counts only while its lease still holds the rows.
     """
     context = current()
-    writer, identity, learned = context.writer(message.agent), message.identity, message.learned
-    if message.usage is not None:
-        # Before the lease ends with its last row.
-        writer.settle(identity, message.lease, message.usage)
-    for failure in message.failed:
-        writer.record_failure(identity, message.lease, failure, learned)
-        learned = 0
+    context.writer(message.agent).store_vectors(
+        message.identity,
+        message.lease,
+        message.vectors,
+        failures=message.failed,
+        learned=message.learned,
+        usage=message.usage,
+    )
     if message.vectors:
-        writer.store_vectors(identity, message.lease, message.vectors, learned)
         _dispatch(context, message.agent, only_full=True)
     else:
         context.sweep_timer.schedule(message.agent, LINGER_S)

@@ -70,7 +70,7 @@ def fail(writer, request, kind, *, retry_after_s=None):
         action="do something",
         retry_after_s=retry_after_s,
     )
-    writer.record_failure(request.identity, request.lease, failure)
+    writer.store_vectors(request.identity, request.lease, failures=[failure])
 
 
 def fail_all(writer, error):

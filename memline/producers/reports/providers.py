@@ -82,4 +82,4 @@ def _mode(provider: str, mode: str, state: Health) -> dict[str, Any]:
 def size_words(entry: dict[str, Any]) -> str:
     """Say how many texts a request holds when the provider taught it; empty when it did not."""
     is_learned = entry["mode"] == health.REQUESTS and entry["maxRows"]
-    return f"at most {counted(entry['maxRows'], 'text')} in one ({RESUME} forgets it)" if is_learned else ""
+    return f"at most {counted(entry['maxRows'], 'text')} in one" if is_learned else ""

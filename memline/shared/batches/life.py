@@ -287,7 +287,7 @@ class Life(msgspec.Struct, kw_only=True):
         usual = max(sizes, key=sizes.__getitem__, default=0)
         if good := [row for row in piece if len(row.vector) == usual]:
             now, identity = self.clock.now(), self.model.identity
-            leases.store_vectors(self.accounts, identity, self.token, good, now)
+            leases.store_answer(self.accounts, identity, self.token, now, rows=good)
         return {row.hash.hex(): row.hash for row in piece if len(row.vector) != usual}
 
     @property

@@ -14,7 +14,7 @@ The functions that decide take a value and return one. Rows are in the account f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from sqlite3 import Connection
 
 import msgspec
@@ -203,13 +203,6 @@ def worked(was: Health, rows: int = 0) -> Health:
     return _replace(after, max_rows=2 * was.max_rows if 2 * was.max_rows < MAX_ROWS else 0, full_answers=0)
 
 
-def on_trial(was: Health, rules: Rules) -> Health:
-    """Return the health when a person says that it works again: closed, but the next failure opens it."""
-    if not was.paused:
-        return was
-    return _replace(worked(was), failures=rules.max_failures - 1, reason=was.reason, action=was.action)
-
-
 def tighter(cap: int, other: int) -> int:
     """Return the smaller of two caps, 0 meaning none."""
     return min(cap, other) if cap and other else cap or other
@@ -244,40 +237,28 @@ def read(accounts: Accounts, provider: str, mode: str = REQUESTS, *, model: str 
 
     `model`: empty for the one that the index has of this provider.
     """
-    return _read_all(accounts, [(provider, mode)], model).get((provider, mode), Health())
+    with accounts.file.reading() as connection:
+        health = _read(connection, _key(accounts, provider, mode, model))
+    return _replace(health, manual=True) if provider in _manual(accounts) else health
 
 
 def read_all(accounts: Accounts) -> dict[tuple[str, str], Health]:
-    """Return the health of every provider of the index that has a row, by provider and mode."""
+    """Return the health of every provider of the index that was in trouble, by provider and mode."""
     names = {*meta.get(accounts.index, meta.HEALTH_OF, {}), *_manual(accounts)}
-    return _read_all(accounts, [(name, mode) for name in sorted(names) for mode in MODES])
+    every = {(name, mode): read(accounts, name, mode) for name in sorted(names) for mode in MODES}
+    return {key: health for key, health in every.items() if health != Health()}
 
 
-def _read_all(
-    accounts: Accounts, keys: Iterable[tuple[str, str]], model: str = ""
-) -> dict[tuple[str, str], Health]:
-    manual, found = _manual(accounts), {}
-    with accounts.file.reading() as connection:
-        for provider, mode in keys:
-            health = _read(connection, _key(accounts, provider, mode, model))
-            if provider in manual:
-                health = _replace(health or Health(), manual=True)
-            if health is not None:
-                found[provider, mode] = health
-    return found
-
-
-def update(accounts: Accounts, provider: str, mode: str, change: Callable[[Health], Health]) -> Health:
-    """Apply a change to the health of a provider in a mode, and return the health after it."""
+def update(accounts: Accounts, provider: str, mode: str, change: Callable[[Health], Health]) -> None:
+    """Apply a change to the health of a provider in a mode."""
     key = _key(accounts, provider, mode)
     with accounts.file.reading() as reader:
-        before = _read(reader, key) or Health()
+        before = _read(reader, key)
     if change(before) == before:
-        return before
+        return
     with accounts.file.writing() as connection:
-        after = change(_read(connection, key) or Health())
+        after = change(_read(connection, key))
         connection.execute(_WRITE, (*key, *(getattr(after, column) for column in _COLUMNS)))
-    return after
 
 
 def take_probe(accounts: Accounts, provider: str, mode: str, now: float, until: float) -> bool:
@@ -288,26 +269,22 @@ def take_probe(accounts: Accounts, provider: str, mode: str, now: float, until: 
     key = _key(accounts, provider, mode)
     with accounts.file.writing() as connection:
         health = _read(connection, key)
-        if health is None or not health.paused or health.wait_s(now):
+        if not health.paused or health.wait_s(now):
             return False
         change = "UPDATE health SET retry_at = ? WHERE account = ? AND model = ? AND mode = ?"
         connection.execute(change, (until, *key))
     return True
 
 
-def retry(accounts: Accounts, provider: str) -> None:
-    """Put requests to a provider on trial: a person wishes it, or says that it works again."""
-    update(accounts, provider, REQUESTS, lambda was: on_trial(was, REQUEST_RULES))
+def resume(accounts: Accounts, provider: str, mode: str = REQUESTS, *, rules: Rules = REQUEST_RULES) -> None:
+    """Put a provider on trial at once, whatever it asked for, since a person wishes it.
 
-
-def resume(accounts: Accounts, provider: str, mode: str, *, rules: Rules = REQUEST_RULES) -> None:
-    """Put a provider on trial at once, whatever it asked for, and forget what it taught about sizes."""
+    One request tries. Where the breaker was open, its failure opens it again.
+    """
 
     def change(was: Health) -> Health:
-        tried = on_trial(was, rules)
-        failures = max(tried.failures, 1) if was.retry_at else tried.failures
-        sizes = {"max_rows": 0, "full_answers": 0, "limited_rows": 0}
-        return _replace(tried, retry_at=0.0, failures=failures, **sizes)
+        failures = rules.max_failures - 1 if was.paused else max(was.failures, int(was.retry_at > 0))
+        return _replace(was, failures=failures, opens=0, since=0.0, retry_at=0.0)
 
     update(accounts, provider, mode, change)
 
@@ -338,9 +315,9 @@ def action_of(health: Health, provider: str) -> str:
     return resume if health.manual else health.action or resume * health.paused
 
 
-def _read(connection: Connection | None, key: tuple[str, str, str]) -> Health | None:
+def _read(connection: Connection | None, key: tuple[str, str, str]) -> Health:
     row = connection.execute(_SELECT, key).fetchone() if connection else None
-    return Health(**dict(zip(_COLUMNS, row, strict=True))) if row else None
+    return Health(**dict(zip(_COLUMNS, row, strict=True))) if row else Health()
 
 
 def _key(accounts: Accounts, provider: str, mode: str, model: str = "") -> tuple[str, str, str]:

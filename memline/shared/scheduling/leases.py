@@ -88,55 +88,49 @@ def lease(
     `for_batch`: whether texts of jobs wait for a batch (`shared.batches.plan`), but for those that a batch
     could not embed.
     """
-    provider = target.identity.provider
-    state = health.read(accounts, provider)
-    if state.manual or state.wait_s(now):
-        return []
-    caps = replace(caps, max_rows=1 if state.paused else health.tighter(caps.max_rows, state.max_rows))
-    # After a failure one request goes ahead of the others, not all of them into the same wall. A server that
-    # is slow with a single text gets one at a time.
-    is_single = state.paused or state.failures > 0
-    if is_single or state.limited_rows or state.max_rows == 1:
-        credits = min(credits, 1)
-    charge = Charge(identity=target.identity, account=accounts.of(provider))
-    connection, requests = accounts.index, list[Request]()
-    while True:
-        with transaction(connection):
-            latest = health.read(accounts, provider)
-            if latest.manual or latest.wait_s(now):
-                # A request or a batch failed while this waited for the index: its texts are wanted again.
-                return requests
-            in_flight = scalar(connection, "SELECT count(*) FROM leases WHERE identity_id = ?", target.id)
+    provider, connection, requests = target.identity.provider, accounts.index, list[Request]()
+    with transaction(connection):
+        state = health.read(accounts, provider)
+        if state.manual or state.wait_s(now):
+            return []
+        caps = replace(caps, max_rows=1 if state.paused else health.tighter(caps.max_rows, state.max_rows))
+        # After a failure one request goes ahead of the others, not all of them into the same wall. A server
+        # that is slow with a single text gets one at a time.
+        is_single = state.paused or state.failures > 0
+        if is_single or state.limited_rows or state.max_rows == 1:
+            credits = min(credits, 1)
+        charge = Charge(identity=target.identity, account=accounts.of(provider))
+        in_flight = scalar(connection, "SELECT count(*) FROM leases WHERE identity_id = ?", target.id)
+        while in_flight + len(requests) < credits:
             # What the limits leave may be less than a request: then it is as large as that.
             left, _ = budget.left(charge, now)
-            if in_flight >= credits or left < 1:
-                return requests
+            room = replace(caps, max_tokens=max(1, int(min(caps.max_tokens, left))))
             rows = vectors.next_texts(connection, target.id, caps.max_rows, now, for_batch=for_batch)
-            rows, is_full = _packed(rows, replace(caps, max_tokens=max(1, int(min(caps.max_tokens, left)))))
+            rows, is_full = _packed(rows, room)
             size = sum(each for _, each in rows)
-            if not rows or size > left or (only_full and not is_full and in_flight):
-                return requests
+            if not rows or size > left or (only_full and not is_full and (in_flight or requests)):
+                break
             # After the limit of the day: a probe that is not sent would be waited for.
             if state.paused and not health.take_probe(accounts, provider, health.REQUESTS, now, until):
-                return requests
+                break
             if budget.take(charge, size, now):
-                return requests
-            token = uuid.uuid4().hex
+                break
+            token, ids = uuid.uuid4().hex, [row_id for row_id, _ in rows]
             connection.execute(
                 "INSERT INTO leases (token, identity_id, tokens, day, until) VALUES (?, ?, ?, ?, ?)",
                 (token, target.id, size, day_of(now), until),
             )
-            ids = [row_id for row_id, _ in rows]
             vectors.lease_texts(connection, token, ids)
-            texts = connection.execute(_TEXTS, (json_ids(ids),)).fetchall()
-        request = Request(
-            lease=token,
-            identity=target.identity,
-            texts=tuple(TextRow(hash=digest, text=text) for digest, text in texts),
-            until=until,
-            is_probe=is_single,
-        )
-        requests.append(request)
+            texts = connection.execute(_TEXTS, (json_ids(ids),))
+            request = Request(
+                lease=token,
+                identity=target.identity,
+                texts=tuple(TextRow(hash=digest, text=text) for digest, text in texts),
+                until=until,
+                is_probe=is_single,
+            )
+            requests.append(request)
+    return requests
 
 
 _TEXTS = """
@@ -160,23 +154,17 @@ def tokens(connection: Connection) -> list[str]:
     return [token for (token,) in connection.execute("SELECT token FROM leases ORDER BY token")]
 
 
-def settle(connection: Connection, token: str) -> tuple[int, str] | None:
-    """Return once, for the first answer of a lease, its (tokens, day) as counted; else None."""
-    row: tuple[int, str] | None = connection.execute(
-        "SELECT tokens, day FROM leases WHERE token = ? AND day <> ''", (token,)
-    ).fetchone()
-    if row:
+def settle(accounts: Accounts, budget: Budget, identity: Identity, token: str, usage: Usage) -> None:
+    """Correct the count of a request by its first answer."""
+    connection = accounts.index
+    with transaction(connection):
+        query = "SELECT tokens, day FROM leases WHERE token = ? AND day <> ''"
+        row = connection.execute(query, (token,)).fetchone()
         connection.execute("UPDATE leases SET day = '' WHERE token = ?", (token,))
-    return row
-
-
-def close_lease(connection: Connection, token: str) -> None:
-    """End a lease that no row holds any more, inside the caller's transaction."""
-    connection.execute(
-        "DELETE FROM leases WHERE token = ? AND NOT EXISTS (SELECT 1 FROM vectors"
-        " WHERE lease = leases.token)",
-        (token,),
-    )
+    if row is not None:
+        tokens, day = row
+        charge = Charge(identity=identity, account=accounts.of(identity.provider))
+        budget.correct(charge, day, usage.tokens - tokens, usage.paid_calls - 1)
 
 
 def end(connection: Connection, tokens: Sequence[str]) -> None:
@@ -195,9 +183,6 @@ def end_overdue(connection: Connection, now: float, longest_s: float) -> list[st
     over = [token for (token,) in connection.execute(query, (now, now + longest_s + MARGIN_S))]
     end(connection, over)
     return over
-
-
-# Answers.
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,41 +210,50 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     paid_calls: int = 0
 
 
-def store_vectors(
+def store_answer(
     accounts: Accounts,
     identity: Identity,
     lease: str,
-    rows: Sequence[VectorRow],
     now: float,
     *,
+    rows: Sequence[VectorRow] = (),
+    failures: Sequence[Failure] = (),
     learned: int = 0,
 ) -> int:
-    """Store vectors; returns how many were new.
+    """Store the vectors of a request, and why its other texts got none; returns how many were new.
 
     Vectors of other dimensions than those before are refused as a broken answer: the server changed its
     model behind the same name, and mixing the two would spoil every search.
     """
-    connection, error = accounts.index, ""
+    connection = accounts.index
     with transaction(connection):
-        dims = len(rows[0].vector) // 4 if rows else 0
-        row = identities.ensure(connection, identity, vector_dims=dims)
+        row = identities.ensure(connection, identity, vector_dims=len(rows[0].vector) // 4 if rows else 0)
         good = [vector for vector in rows if len(vector.vector) == 4 * row.vector_dims]
+        if odd := [vector for vector in rows if len(vector.vector) != 4 * row.vector_dims]:
+            words = f"{len(odd[0].vector) // 4} dimensions came, the index has {row.vector_dims}"
+            hashes = tuple(vector.hash for vector in odd)
+            refused = Failure(
+                hashes=hashes, kind="broken", error=words, action=_MODEL_CHANGED, no_results=True
+            )
+            failures = (*failures, refused)
+        # Not one that comes twice, or after its deadline: the provider may have worked since.
+        held = [each for each in failures if _take_back(connection, row, lease, each, now)]
         done = vectors.store(connection, row, good, now)
         stored = done.total() - done[vectors.UNWANTED]
-        if odd := [vector for vector in rows if len(vector.vector) != 4 * row.vector_dims]:
-            error = f"{len(odd[0].vector) // 4} dimensions came, the index has {row.vector_dims}"
-            hashes, why = [vector.hash for vector in odd], f"{error}; {_MODEL_CHANGED}"
-            vectors.take_back(connection, row.id, lease, hashes, why, now, attempts=1)
         # The result of a batch says nothing about requests.
         is_batch = batches.count(connection, lease, stored=stored)
         jobs.add_done(connection, done)
-        close_lease(connection, lease)
+        connection.execute(
+            "DELETE FROM leases WHERE token = ? AND NOT EXISTS"
+            " (SELECT 1 FROM vectors WHERE lease = leases.token)",
+            (lease,),
+        )
 
         def change(was: Health) -> Health:
             after = health.learned(was, learned)
-            if error:
-                return health.failed(after, health.REQUEST_RULES, error, _MODEL_CHANGED, now)
-            return health.worked(after, len(good)) if good else after
+            for failure in held:
+                after = _after(after, failure, PROVIDERS[identity.provider].counts_texts, now)
+            return health.worked(after, len(good)) if good and not odd else after
 
         if not is_batch:
             health.update(accounts, identity.provider, health.REQUESTS, change)
@@ -268,51 +262,34 @@ def store_vectors(
     return stored
 
 
-def record_failure(
-    accounts: Accounts,
-    identity: Identity,
-    lease: str,
-    failure: Failure,
-    now: float,
-    *,
-    learned: int = 0,
-) -> None:
-    """Defer texts, stop the provider, or mark the texts failed, by the kind of the failure."""
-    connection, hashes = accounts.index, failure.hashes
-    with transaction(connection):
-        row = identities.by_key(connection, identity.key)
-        if row is None:
-            return
-        # Where none is counted, the health of the provider is what keeps them back.
-        attempts = {"broken": 1, "refused": TEXT_ATTEMPTS, "too_big": TEXT_ATTEMPTS}.get(failure.kind, 0)
-        is_told = failure.kind == "broken" and failure.action
-        reason = f"{failure.error}; {failure.action}" if is_told else failure.error
-        is_held = vectors.take_back(connection, row.id, lease, hashes, reason, now, attempts=attempts)
-        close_lease(connection, lease)
-        limited_rows = len(hashes) if PROVIDERS[identity.provider].counts_texts else 0
-
-        def change(was: Health) -> Health:
-            return _after(health.learned(was, learned), failure, limited_rows, now)
-
-        if not batches.count(connection, lease) and is_held:
-            # Not when it comes twice, or after its deadline: the provider may have worked since.
-            health.update(accounts, identity.provider, health.REQUESTS, change)
+def _take_back(connection: Connection, row: IdentityRow, lease: str, failure: Failure, now: float) -> bool:
+    """Defer texts, or mark them failed, by the kind of the failure; tell whether the lease held any."""
+    # Where no attempt is counted, the health of the provider is what keeps them back.
+    attempts = {"broken": 1, "refused": TEXT_ATTEMPTS, "too_big": TEXT_ATTEMPTS}.get(failure.kind, 0)
+    has_action = failure.kind == "broken" and failure.action
+    reason = f"{failure.error}; {failure.action}" if has_action else failure.error
+    return vectors.take_back(connection, row.id, lease, failure.hashes, reason, now, attempts=attempts)
 
 
-def _after(was: Health, failure: Failure, limited_rows: int, now: float) -> Health:
-    """Return the health of a provider after a failure."""
-    rows, error, action, wait_s = len(failure.hashes), failure.error, failure.action, failure.retry_after_s
+def _after(was: Health, failure: Failure, counts_texts: bool, now: float) -> Health:
+    """Return the health of a provider after a failure; `counts_texts`: whether its limits do."""
+    rows, error, wait_s, is_probe = (
+        len(failure.hashes),
+        failure.error,
+        failure.retry_after_s,
+        failure.is_probe,
+    )
     match failure.kind:
         case "stop":
-            return health.stopped(was, health.REQUEST_RULES, error, action, now, is_probe=failure.is_probe)
+            return health.stopped(was, health.REQUEST_RULES, error, failure.action, now, is_probe=is_probe)
         case "later" if wait_s is not None and wait_s >= health.FIRST_PAUSE_S:
-            return health.asked_to_wait(was, wait_s, error, now, rows=limited_rows, is_probe=failure.is_probe)
+            return health.asked_to_wait(was, wait_s, error, now, rows=rows * counts_texts, is_probe=is_probe)
         case "split" | "unsent":
-            return health.unsent(was, wait_s or 0.0, error, now, is_probe=failure.is_probe)
+            return health.unsent(was, wait_s or 0.0, error, now, is_probe=is_probe)
         case "later" | "broken" if failure.kind == "later" or failure.no_results:
             # A provider that answers nothing but nonsense is not asked for a whole backlog.
             return health.failed(
-                was, health.REQUEST_RULES, error, action, now, rows=rows, is_probe=failure.is_probe
+                was, health.REQUEST_RULES, error, failure.action, now, rows=rows, is_probe=is_probe
             )
     # A provider that judges texts works.
-    return health.worked(was) if failure.is_probe and was.paused else was
+    return health.worked(was) if is_probe and was.paused else was

@@ -75,7 +75,7 @@ def switch_back(accounts: Accounts, primary: Choice, now: float) -> None:
     """Embed with the primary again and put it on trial, whatever that costs."""
     use(accounts, primary, now)
     if primary.identity is not None:
-        health.retry(accounts, primary.identity.provider)
+        health.resume(accounts, primary.identity.provider)
 
 
 def use(

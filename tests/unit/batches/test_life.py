@@ -227,7 +227,7 @@ def test_a_bad_key_pauses_the_account_and_a_server_without_batches_gets_requests
     requests = health.read(desk.writer.accounts, desk.identity.provider)
     assert requests.paused and "key" in requests.action
     desk.server.control({"batch": {"enabled": False}})
-    health.retry(desk.writer.accounts, desk.identity.provider)
+    health.resume(desk.writer.accounts, desk.identity.provider)
     desk.plan()
     assert desk.run().outcome == "failed"
     assert desk.health().state == "open"

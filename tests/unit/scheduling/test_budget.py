@@ -165,8 +165,8 @@ def test_the_first_answer_of_a_request_corrects_its_count_once(writer, clock, us
     counted, began = today(writer.accounts.file, clock.now())["tokens"], clock.now()
     clock.advance(86_400)
 
-    writer.settle(request.identity, request.lease, Usage(tokens=used, paid_calls=calls))
-    writer.settle(request.identity, request.lease, Usage(tokens=used, paid_calls=calls))
+    writer.store_vectors(request.identity, request.lease, usage=Usage(tokens=used, paid_calls=calls))
+    writer.store_vectors(request.identity, request.lease, usage=Usage(tokens=used, paid_calls=calls))
 
     after = today(writer.accounts.file, began)
     assert counted == 2 * TEXT_TOKENS

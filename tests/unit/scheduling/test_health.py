@@ -128,7 +128,7 @@ def lease(writer):
 def fail(writer, request, kind):
     hashes = tuple(text.hash for text in request.texts)
     failure = Failure(hashes=hashes, kind=kind, error=FAILED, is_probe=request.is_probe)
-    writer.record_failure(request.identity, request.lease, failure)
+    writer.store_vectors(request.identity, request.lease, failures=[failure])
 
 
 def test_after_a_failure_one_request_goes_ahead_of_the_others(pair, clock):

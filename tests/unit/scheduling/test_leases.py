@@ -46,20 +46,3 @@ def test_a_failure_of_an_old_lease_does_not_touch_the_new_one(wanting, clock, ki
     assert not health.read(wanting.accounts, MODEL_A.provider).is_stopped
     answer(wanting, [new])
     assert backlog(wanting) == Backlog(ready=2)
-
-
-def test_what_failed_while_the_index_was_locked_is_not_sent_again_at_once(wanting, monkeypatch):
-    """The texts of a failed batch come back in the transaction that stops the provider."""
-    (request,) = lease_all(wanting)
-    read, calls = health.read, []
-
-    def read_then_fail(*arguments):
-        state = read(*arguments)
-        if not calls:
-            calls.append(True)
-            fail(wanting, request, "stop")
-        return state
-
-    monkeypatch.setattr(health, "read", read_then_fail)
-
-    assert lease_all(wanting) == []
