@@ -37,6 +37,12 @@ _LISTED = r"\s*(?:-\s+)+(.*)"
 _PART = r"\s*(?:\"(?:\\.|[^\"\\])*+\"|'(?:''|[^'])*+')\s*(?=[],[]|$)|[^],[]+"
 _QUOTED = r"(['\"])(.*)\1\s*(?:#.*)?"
 _COMMENT = r"(?:^|\s)#(?:\s.*)?$"
+
+#: Blocks that begin a line and end at their own mark alone (CommonMark 4.6), and comments of MDX, and of
+#: Obsidian the comments and formulas.
+_BLOCKS = {rf"<{tag}\b": f"</{tag}>" for tag in ("pre", "script", "style", "textarea")}
+_BLOCKS |= {"<!--": "-->", r"<!\[CDATA\[": "]]>", r"\{/\*": "*/}", "%%": "%%", r"\$\$": "$$"}
+
 _UNWRITTEN = "[\x00-\x1f\x7f-\x9f\ud800-\udfff]+"
 
 
@@ -128,10 +134,12 @@ def end_of_block(lines: Sequence[str]) -> str:
             return f"{match[0][: -len(match[1])].replace('-', ' ')}{match[1]}\n\n"
     text = "\n".join(without_code(line) for at, line in enumerate(lines) if at not in inside)
     # Within a paragraph it is text, unless it is closed there.
-    opened = [match.start() for match in re.finditer(r"(?m)^ {0,3}<!--", text)]
-    if opened and "-->" not in text[opened[-1] :]:
-        return "-->\n\n"
-    # A block of HTML ends at a blank line.
+    for opening, closing in _BLOCKS.items():
+        begins = [match.end() for match in re.finditer(rf"(?mi)^ {{0,3}}{opening}", text)]
+        is_paired = closing in ("%%", "$$") and text.count(closing) % 2 == 0
+        if begins and not is_paired and closing not in text[begins[-1] :].lower():
+            return f"{closing}\n\n"
+    # Another block of HTML ends at a blank line.
     is_html = text.rpartition("\n\n")[2].lstrip(" ").startswith("<")
     return "\n" if is_html else ""
 
