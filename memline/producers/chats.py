@@ -116,8 +116,7 @@ def view_for(chat: Chat, settings: AgentSettings, answer: Mapping[str, Any]) -> 
     most = memory.qmd.limits.max_injected_chars if memory.backend == "qmd" else 0
     results, chars, is_cut = list[dict[str, Any]](), 0, False
     for hit in answer["results"]:
-        # The matched words are for those who mark them.
-        shown = {name: hit[name] for name in hit if name not in ("matched", "citation")}
+        shown = {name: hit[name] for name in hit if name != "citation"}
         shown["heading"] = one_line(shown.get("heading", ""))
         text = for_model(hit["snippet"])
         if cites:
@@ -156,5 +155,5 @@ def denied_answer(settings: AgentSettings, chat: Chat) -> dict[str, Any] | None:
 def no_answer(settings: AgentSettings, found: tuple[Finding, ...]) -> dict[str, Any]:
     """Make an answer without results that says why, in the shape of one with results."""
     answer = Answer(findings=of_agent(settings.agent, found), workspace=str(settings.workspace))
-    empty = view_for(Chat(), settings, answer.to_json())
+    empty = view_for(Chat(), settings, answer.to_json(marks=False))
     return {**empty, "disabled": True, "unavailable": False, "error": answer.warning}

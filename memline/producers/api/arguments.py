@@ -52,6 +52,12 @@ def _struct(call: Callable[..., Any]) -> type[msgspec.Struct]:
 
 
 @cache
+def _fields(call: Callable[..., Any]) -> dict[str, Any]:
+    """Return the fields of the parameters of a call by their names in JSON."""
+    return {each.encode_name: each for each in msgspec.structs.fields(_struct(call))}
+
+
+@cache
 def input_schema(call: Callable[..., Any]) -> Schema:
     """Return the JSON Schema of the arguments of a call."""
     made = msgspec.json.schema(_struct(call))["$defs"]["Arguments"]
@@ -77,7 +83,7 @@ def check(call: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, A
     `"boat"` are lists. An empty text or list, and null, is an argument that is left out. Raises BadRequest
     for an unknown name, a missing argument, and a value that is not allowed.
     """
-    fields = {each.encode_name: each for each in msgspec.structs.fields(_struct(call))}
+    fields = _fields(call)
     schemas, values = input_schema(call)["properties"], dict[str, Any]()
     for key, raw in arguments.items():
         name = _ALIASES.get(key, key)

@@ -197,7 +197,7 @@ class Calls:
         except IndexFault as error:
             empty = self._typed(settings, no_answer(settings, of_fault(settings, error)))
             return {**empty, "unavailable": True, "error": error.message}
-        return self._typed(settings, view_for(chat, settings, answer.to_json()))
+        return self._typed(settings, view_for(chat, settings, answer.to_json(marks=False)))
 
     def get(
         self,

@@ -66,9 +66,11 @@ class Passage:
             return False
         # The nearest first.
         new, room = below or above[::-1], most - weighted_length("\n".join(self.lines))
+        if room < (least := MOST_OF * sum(map(len, new))):
+            return False
         sizes = accumulate(weighted_length(line) + 1 for line in new)
         fitting = new[: sum(size <= room for size in sizes)]
-        if sum(map(len, fitting)) < MOST_OF * sum(map(len, new)):
+        if sum(map(len, fitting)) < least:
             return False
         if below:
             self.lines, self.end = [*self.lines, *fitting], self.end + len(fitting)

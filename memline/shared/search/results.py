@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from memline.shared.finding import Finding, worst
+from memline.shared.search.passages import matched
+from memline.shared.search.terms import Needle
 from memline.shared.sources.tokens import has_dense
 from memline.shared.values import to_json
 from memline.shared.words import cite
@@ -39,8 +41,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     heading: str = ""
     #: The other files where the same text stands.
     also_in: tuple[str, ...] = ()
-    #: Words of the snippet that the question matched, as they stand there.
-    matched: tuple[str, ...] = ()
+    #: What the question is found by.
+    needles: Sequence[Needle] = ()
     #: What the score is made of, as JSON; None when it was not asked for.
     explanation: dict[str, Any] | None = None
     #: The lines of the snippet; zeros where it cites all lines.
@@ -51,8 +53,14 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
         """Cite the lines that are shown."""
         return cite(self.path, *(self.shown if self.shown[0] else (self.start_line, self.end_line)))
 
-    def to_json(self) -> dict[str, Any]:
-        plain = to_json(self, "citation", without=("explanation", "shown"))
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """The words of the snippet that the question matched, as they stand there."""
+        return matched(self.snippet, self.needles)
+
+    def to_json(self, *, marks: bool = True) -> dict[str, Any]:
+        more = ("citation", "matched") if marks else ("citation",)
+        plain = to_json(self, *more, without=("explanation", "shown", "needles"))
         return plain if self.explanation is None else {**plain, "explain": self.explanation}
 
 
@@ -96,8 +104,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
 
-    def to_json(self) -> dict[str, Any]:
-        hits = {"results": [hit.to_json() for hit in self.hits], "totalResults": len(self.hits)}
+    def to_json(self, *, marks: bool = True) -> dict[str, Any]:
+        """Write the answer as JSON; without `marks` for those who do not mark the matched words."""
+        results = [hit.to_json(marks=marks) for hit in self.hits]
+        hits = {"results": results, "totalResults": len(results)}
         more = to_json(self, "stale", "warning", "action", without=("hits",), behind=to_json(self.behind))
         return hits | more
 

@@ -27,7 +27,7 @@ from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
 from memline.shared.search import fusion
 from memline.shared.search.matches import CHUNKS, Matches, Row
-from memline.shared.search.passages import WINDOW, Passage, matched, passages, snippet
+from memline.shared.search.passages import WINDOW, Passage, passages, snippet
 from memline.shared.search.question import Question, analyse
 from memline.shared.search.request import SearchRequest, day_bounds, files_of_days, files_within, today_of
 from memline.shared.search.results import Answer, Hit
@@ -238,7 +238,7 @@ class _Search(Struct):
             source=best.source,
             heading=" > ".join(dict.fromkeys(filter(None, (best.title, *best.heading.split(" > "))))),
             also_in=tuple(copies),
-            matched=matched(text, words.needles),
+            needles=words.needles,
             explanation=explanation or None,
         )
 
