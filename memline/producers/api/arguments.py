@@ -127,10 +127,11 @@ def _read(raw: Any, hint: Any) -> Any:
     kind = get_origin(bare(hint)) or bare(hint)
     if isinstance(raw, str):
         raw = whole(raw) if kind in (str, list, tuple) else whole(raw).strip()
-    if kind in (list, tuple):
-        if isinstance(raw, str) and raw.lstrip().startswith("["):
+        # A glob may begin with a bracket, too.
+        if raw.lstrip().startswith("[" if kind in (list, tuple) else '["'):
             with suppress(ValueError):
                 raw = json.loads(raw)
+    if kind in (list, tuple):
         raw = raw if isinstance(raw, list) else [raw]
         return [whole(each) for each in raw if each not in (None, "")]
     if isinstance(raw, list) and len(raw) == 1 and not isinstance(raw[0], list):
