@@ -134,13 +134,8 @@ class ProviderError(MemlineError):
         self.status = status
         #: Seconds of the answer's `Retry-After`; None without one.
         self.retry_after_s = retry_after_s
-        #: The call may have had its effect although no good answer came (a batch job was made): check before
-        #: it is repeated. Only calls of Batch APIs that make something set it.
-        self.maybe_done = False
         #: The provider may have done the work, and may ask for its price, although no answer came.
         self.maybe_paid = False
-        #: Another attempt at once would end in the same way: its time was over, or there is no such host.
-        self.is_definite = False
 
 
 class ProviderLater(ProviderError):

@@ -21,7 +21,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose_fallback
 from memline.shared.embedders.local import downloads
 from memline.shared.errors import IndexCorrupt, IndexReplaced
-from memline.shared.finding import Finding, note, problem
+from memline.shared.finding import Finding, problem
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.findings.place import unread_notes
@@ -312,12 +312,8 @@ class IndexRun:
             )
 
     def _met(self, facts: Facts) -> Iterator[Finding]:
-        """Yield what this run met: that nothing moved any more, and a batch that failed."""
+        """Yield what this run met: that nothing moved any more."""
         if self._is_stalled:
             what = f"nothing moved for {self._stalled_s / 60:.0f} min"
             what += f"; {counted(facts.backlog.pending, 'vector', 'are')} pending"
             yield problem("stalled", what, "memline doctor")
-        since = self._started_ns / 1e9
-        if facts.target and (batch := batch_plan.failed_since(self._reader, facts.target.id, since)):
-            what = f"batch {batch.token[:8]} failed, the texts it did not bring are sent in requests"
-            yield note("batch_blocked", f"{what}: {batch.error}", batch.action or "memline jobs", batch.token)

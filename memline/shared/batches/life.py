@@ -19,7 +19,7 @@ from typing import IO
 
 import msgspec
 
-from memline.shared.batches.wire import Job, OpenAI, key_and_row, wire_of
+from memline.shared.batches.wire import KINDS, Job, OpenAI, key_and_row, maybe_made
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.config.schema import Batch as BatchSettings
@@ -38,7 +38,7 @@ from memline.shared.scheduling.budget import BATCH, Budget, Charge, day_of
 
 #: Times in a row a step fails before the batch is given up, if no job may exist; with the waits between them,
 #: half a minute. Times as well that a short file is read again: the answer may have been cut off.
-STEP_ATTEMPTS, SHORT_TRIES = 5, 2
+STEP_ATTEMPTS, SHORT_TRIES = 5, 3
 
 #: Seconds until a step that failed is tried again, doubled each further time, and at most; as between polls.
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 60.0
@@ -85,7 +85,7 @@ class Life(msgspec.Struct, kw_only=True):
         goes_on = True
         try:
             choice = choose_for_identity(self.settings, self.model.identity, self.model.base_url)
-            with closing(wire_of(choice, self.clock)) as wire:
+            with closing(KINDS[choice.provider](choice, self.clock)) as wire:
                 while goes_on and (step := steps.get(self._row.state)):
                     goes_on = step(self._row, wire)
         except ProviderError as error:
@@ -117,7 +117,7 @@ class Life(msgspec.Struct, kw_only=True):
             try:
                 job = wire.create(batch.file_id, batch.token, self.settings.agent)
             except ProviderError as error:
-                if not error.maybe_done:
+                if not maybe_made(error):
                     self._record(call_started_at=0.0)
                 raise
         now, rules = self.clock.now(), self._rules
@@ -211,42 +211,40 @@ class Life(msgspec.Struct, kw_only=True):
 
     def _tell_breaker(self, outcome: str, error: str, cause: ProviderError | None, now: float) -> None:
         mode, rules, action = health.BATCH, health.batch_rules(self._rules), cause.hint if cause else ""
+        change = partial(health.unsent, seconds=0.0, error="", now=now, is_probe=True)
         # Without a status the provider was not asked: this process's settings do not lead to it.
         is_stop = cause is not None and cause.kind == "stop" and cause.status is not None
-        if cause is not None and is_stop and is_of_account(cause):
-            mode, rules = health.REQUESTS, health.REQUEST_RULES
-            change = partial(health.stopped, rules=rules, error=error, action=action, now=now)
-        elif outcome in FAILURES:
-            follow = health.stopped if is_stop else health.failed
-            change = partial(follow, rules=rules, error=error, action=action, now=now, is_probe=True)
-        elif outcome in ("done", PARTIAL):
+        if outcome in ("done", PARTIAL):
             change = partial(health.worked)
-        else:
-            change = partial(health.unsent, seconds=0.0, error="", now=now, is_probe=True)
+        elif outcome in FAILURES:
+            if is_stop and cause is not None and is_of_account(cause):
+                mode, rules = health.REQUESTS, health.REQUEST_RULES
+            follow = health.stopped if is_stop else health.failed
+            is_probe = mode == health.BATCH
+            change = partial(follow, rules=rules, error=error, action=action, now=now, is_probe=is_probe)
         health.update(self.accounts, self.model.identity.provider, mode, change)
 
     def _failed(self, batch: Batch, error: ProviderError) -> None:
         """Try a step again, the later the oftener it failed; give the batch up when that is hopeless."""
         now, attempts = self.clock.now(), batch.attempts + 1
+        is_worn_out = attempts >= STEP_ATTEMPTS
         is_gone = bool(batch.job_id) and error.status in _GONE
-        wait_s = max(min(FIRST_WAIT_S**attempts, LONGEST_WAIT_S), error.retry_after_s or 0.0)
         if not batch.job_id and not batch.call_started_at:
             # There is no job, so another way costs nothing.
-            is_over = now >= batch.created_at + self._rules.timeout_minutes * 60.0
-            is_hopeless = error.kind not in ("later", "broken")
-            if is_over or is_hopeless or (attempts >= STEP_ATTEMPTS and not error.retry_after_s):
+            if is_worn_out or error.kind not in ("later", "broken"):
                 self._close("failed", error.message, cause=error)
                 return
         else:
             is_over = now >= (batch.deadline or batch.created_at + MAX_AGE_S) + GIVE_UP_S
             is_useless = bool(batch.cancel_reason) or (is_gone and batch.state == "collecting")
-            if is_over or (attempts >= STEP_ATTEMPTS and is_useless):
+            if is_over or (is_worn_out and is_useless):
                 self._close(_end_of(batch) if batch.cancel_reason else LOST, error.message)
                 return
         action = error.hint if error.kind == "stop" and not is_gone else ""
-        if is_gone and attempts >= STEP_ATTEMPTS:
+        if is_gone and is_worn_out:
             # A server lags, a proxy answers, or the key is of another project: the job may still cost money.
             action = f"set back the key that made the job, or run: memline jobs cancel {self.token[:8]}"
+        wait_s = max(min(FIRST_WAIT_S**attempts, LONGEST_WAIT_S), error.retry_after_s or 0.0)
         self._record(attempts=attempts, error=error.message, action=action, due=now + wait_s)
 
     # Parts.

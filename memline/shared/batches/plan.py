@@ -15,7 +15,7 @@ import msgspec
 from memline.shared.config.schema import Batch as BatchSettings
 from memline.shared.index import batches, vectors
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.batches import FAILURES, Batch
+from memline.shared.index.batches import Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling import health, jobs
@@ -119,13 +119,6 @@ def waiting(connection: Connection, identity_id: int, settings: BatchSettings, *
         is_busy=any(batch not in at_provider for batch in ours),
         blocked=next((batch for batch in ours if batch.action), None),
     )
-
-
-def failed_since(connection: Connection, identity_id: int, since: float) -> Batch | None:
-    """Return the last batch of an identity that failed since then."""
-    found = batches.listed(connection)
-    ours = (batch for batch in found if batch.identity_id == identity_id and batch.closed_at >= since)
-    return next((batch for batch in ours if batch.outcome in FAILURES), None)
 
 
 def _was_polled(batch: Batch, since: float) -> bool:

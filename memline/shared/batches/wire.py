@@ -26,7 +26,7 @@ from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.http import HttpClient
 from memline.shared.embedders.protocol import Values, counted_call
 from memline.shared.embedders.provider_errors import redact_line
-from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater, ProviderStop
+from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater
 from memline.shared.values import as_dict, as_list, as_text
 
 #: Our words for the final states of a job, by the last word of the provider's (`BATCH_STATE_…` at Gemini).
@@ -38,9 +38,6 @@ FINAL = {
 
 #: Jobs in a page of a list, the providers' own maximum; and pages that are read, more than any account has.
 PAGE_ROWS, MAX_PAGES = 100, 1_000
-
-#: 3,072 numbers are 75 kB; a longer line is not a row.
-MAX_LINE_BYTES = 16 << 20
 
 #: Makes an uploaded file that nobody removed go after a week.
 _EXPIRY = {"expires_after[anchor]": "created_at", "expires_after[seconds]": "604800"}
@@ -69,14 +66,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     #: Files of results: they may be there whatever the final state is.
     outputs: tuple[str, ...] = ()
     tag: str = ""
-
-
-def wire_of(choice: Choice, clock: Clock) -> OpenAI:
-    """Build the client of a provider's Batch API, without a network call. Raises ProviderStop without one."""
-    kind = KINDS.get(choice.provider)
-    if kind is None:
-        raise ProviderStop(f"{choice.provider} has no Batch API", hint="set remote.batch.enabled to false")
-    return kind(choice, clock)
 
 
 class OpenAI:
@@ -110,7 +99,7 @@ class OpenAI:
         return self._word(self._http.json(reply), "id")
 
     def create(self, file_id: str, tag: str, agent: str) -> Job:
-        """Make the job. The error says in `maybe_done` whether it may have been made."""
+        """Make the job. After an error it may have been made; see `maybe_made`."""
         about = {"source": "memline", "agent": agent[:512], "tag": tag}
         body = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": self._window}
         return self._made("/batches", {**body, "metadata": about, **self._parameters()})
@@ -154,12 +143,11 @@ class OpenAI:
             self._http.call("DELETE", _path("files", file_id), what="batch file delete")
 
     def lines(self, file_id: str) -> Iterator[bytes]:
-        """Yield the lines of a file as they arrive, without those that are too long to be a row."""
+        """Yield the lines of a file as they arrive."""
         pending = b""
         for piece in self._pieces(file_id):
             *whole, pending = (pending + piece).split(b"\n")
-            yield from (line for line in whole if len(line) <= MAX_LINE_BYTES)
-            pending = pending[: MAX_LINE_BYTES + 1]
+            yield from whole
         yield pending
 
     def _pieces(self, file_id: str) -> Iterator[bytes]:
@@ -199,23 +187,13 @@ class OpenAI:
 
     def _made(self, path: str, body: Mapping[str, object]) -> Job:
         """Send what makes a job, once."""
-        try:
-            with counted_call(1):
-                reply = self._http.call("POST", path, body=body, what="batch create")
-        except ProviderError as error:
-            # It was sent, and perhaps taken.
-            error.maybe_done = error.maybe_paid or (error.status or 0) >= 500
-            raise
+        with counted_call(1):
+            reply = self._http.call("POST", path, body=body, what="batch create")
         try:
             return self._job(self._http.json(reply, may_have_error=True))
-        except ProviderBrokenAnswer as error:
-            # It was taken, and the answer cannot be read.
-            error.maybe_done = True
-            raise
         except ProviderError as error:
             if reply.status in (400, 404) and _NOT_READY.search(error.message):
                 raise ProviderLater(error.message, status=reply.status) from None
-            error.maybe_done = reply.status in (408, 409)
             raise
 
     def _word(self, raw: Any, name: str) -> str:
@@ -327,6 +305,13 @@ class Gemini(OpenAI):
 KINDS: Mapping[str, type[OpenAI]] = {"openai": OpenAI, "voyage": Voyage, "gemini": Gemini}
 
 
+def maybe_made(error: ProviderError) -> bool:
+    """Tell whether a `create` that failed may have made its job: but where it was refused, or never sent."""
+    if error.status is None:
+        return error.maybe_paid
+    return not 300 <= error.status < 500 or error.status in (408, 409)
+
+
 def key_and_row(line: bytes) -> tuple[str, dict[str, Any]]:
     """Parse a line of results; without a key where it is not a row."""
     with suppress(ValueError, RecursionError):
@@ -342,10 +327,7 @@ def _path(kind: str, name: str) -> str:
 
 def _words(error: Any) -> str:
     """Put one error in words."""
-    if not isinstance(error, dict):
-        return str(error)
-    words = str(error.get("message") or error.get("code") or "unknown error")
-    return f"{words} (line {error['line']})" if error.get("line") is not None else words
+    return str(as_dict(error).get("message") or as_dict(error).get("code") or error)
 
 
 def _number(value: object) -> int:

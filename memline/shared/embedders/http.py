@@ -13,8 +13,8 @@ import random
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
-from typing import Any, TypeVar
+from contextlib import ExitStack, contextmanager
+from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
@@ -56,8 +56,6 @@ _TRUST = "set SSL_CERT_FILE to a file with the certificate of its authority, or 
 
 #: Errors of a request that was never sent.
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
-
-T = TypeVar("T")
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,18 +166,15 @@ class HttpClient:
         A redirect is followed without key and headers: files may lie in another storage.
         """
         url = self._url(path, service).copy_merge_params(params or {})
-        deadline = self._clock.now() + self._timeout_s
-        response = self._attempt(lambda: self._open(url, what), deadline=deadline)
-        with self._translated(url, what, self._timeout_s), ExitStack() as stack:
-            stack.enter_context(closing(response))
+        headers, timeout = {"accept": "*/*"}, self._timeout_s
+        with self._translated(url, what, timeout), ExitStack() as stack:
+            request = self._client.stream("GET", url, headers=headers, timeout=timeout)
+            response = stack.enter_context(request)
             if response.has_redirect_location:
                 target = str(url.join(response.headers["location"]))
-                response = stack.enter_context(public_file(target, headers={}, silence_s=self._timeout_s))
-                if not response.is_success:
-                    raise self.error(self._read(response, what, math.inf, 0))
-            if response.headers.get("content-type", "").startswith("text/html"):
-                hint = url_hint(self._endpoint.provider)
-                raise self._broken(what, "200, but a web page", status=200, hint=hint)
+                response = stack.enter_context(public_file(target, headers={}, silence_s=timeout))
+            if not response.is_success:
+                raise self.error(self._read(response, what, math.inf, 0))
             yield from response.iter_bytes()
 
     def error(self, reply: Reply) -> ProviderError:
@@ -234,7 +229,7 @@ class HttpClient:
             root = "/" + "/".join(filter(None, [before.lstrip("/"), service, last]))
         return self._base.copy_with(path=root + path)
 
-    def _attempt(self, send: Callable[[], T], *, deadline: float) -> T:
+    def _attempt(self, send: Callable[[], Reply], *, deadline: float) -> Reply:
         """Call `send` until it works, its error is not one of a moment, or the attempts are over."""
         # Not tenacity, as elsewhere: importing it costs every search with vectors 5 ms.
         call = current_call()
@@ -242,13 +237,9 @@ class HttpClient:
             try:
                 return send()
             except ProviderLater as error:
-                if (
-                    error.is_definite
-                    or error.retry_after_s is not None
-                    or (error.status is not None and error.status < 500)
-                    or self._clock.now() + FIRST_WAIT_S >= deadline
-                    or self._client.is_closed
-                ):
+                # With a time, or a status below 500, the provider says that this will not do.
+                is_told = error.retry_after_s is not None or (error.status or 500) < 500
+                if is_told or self._client.is_closed or self._clock.now() + FIRST_WAIT_S >= deadline:
                     raise
                 failure = error
             self._clock.sleep(FIRST_WAIT_S * 2.0 ** (attempt - 1) + random.uniform(0, JITTER_S))
@@ -272,17 +263,6 @@ class HttpClient:
             sent_bytes=sent_bytes,
             what=what,
         )
-
-    def _open(self, url: httpx.URL, what: str) -> httpx.Response:
-        """Begin to receive a file, or be told where it is."""
-        timeout = httpx.Timeout(self._timeout_s, connect=min(self._timeout_s, CONNECT_TIMEOUT_S))
-        with self._translated(url, what, self._timeout_s):
-            request = self._client.build_request("GET", url, headers={"accept": "*/*"}, timeout=timeout)
-            response = self._client.send(request, stream=True)
-            if response.is_success or response.has_redirect_location:
-                return response
-            with closing(response):
-                raise self.error(self._read(response, what, math.inf, 0))
 
     @contextmanager
     def _translated(self, url: httpx.URL, what: str, timeout_s: float) -> Iterator[None]:
@@ -312,12 +292,12 @@ class HttpClient:
         was_sent = not isinstance(error, _NEVER_SENT)
         address = f"{url.scheme}://{url.netloc.decode()}"
         reason = str(error) or type(error).__name__
-        if _is_untrusted(error):
+        if _is_caused_by(error, ssl.SSLCertVerificationError):
             text = f"the certificate of {address} is not trusted: {reason}"
             return self._stop(what, text, hint=_TRUST, code="untrusted_certificate")
         if not was_sent and (variable := _proxy_of(url)):
             return self._bad_proxy(what, variable, reason)
-        if _is_unknown_host(error):
+        if _is_caused_by(error, socket.gaierror):
             # A stop, as a bad proxy is: who waits for vectors is told at once, and a probe finds out later.
             text = f"there is no host {url.host}: {reason}"
             hint = f"check that this machine is online, and {url.host}"
@@ -325,7 +305,6 @@ class HttpClient:
         if isinstance(error, httpx.TimeoutException):
             kind = ProviderTimeout if was_sent else ProviderLater
             later = kind(self._message(what, f"no answer within {timeout_s:g} s"))
-            later.is_definite = True
         else:
             hint = f"check that a server is running at {address}"
             later = ProviderLater(self._message(what, reason), hint=hint)
@@ -365,7 +344,7 @@ def public_file(url: str, *, headers: Mapping[str, str], silence_s: float) -> It
         ):
             yield response
     except (httpx.TransportError, httpx.InvalidURL, httpx.TooManyRedirects) as error:
-        if _is_untrusted(error):
+        if _is_caused_by(error, ssl.SSLCertVerificationError):
             message = f"the certificate of {url} is not trusted: {error}"
             raise ProviderStop(message, hint=_TRUST, code="untrusted_certificate") from error
         raise ConnectionError(str(error) or type(error).__name__) from error
@@ -379,17 +358,7 @@ def _proxy_of(url: httpx.URL) -> str:
     return "" if is_direct else f"{name.upper()}_PROXY"
 
 
-def _is_unknown_host(error: BaseException | None) -> bool:
-    while error is not None and not isinstance(error, socket.gaierror):
+def _is_caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
+    while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__
     return error is not None
-
-
-def _is_untrusted(error: BaseException) -> bool:
-    """Tell whether a connection failed because the server's certificate is not trusted."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False

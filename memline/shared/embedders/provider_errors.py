@@ -4,7 +4,7 @@
                                     or too big when a minute's allowance is less than the request
     status 402, 401, 403, 404       stop
     status 413, or cap words        too big
-    status 400, 422                 stop for key, model, dimensions, country; else refused: some text in it
+    status 400, 422                 stop for key, model, dimensions; else refused: some text in it
     408, 409, 424, 425, 499, 5xx    later
     a redirect, any other status    stop
 
@@ -15,7 +15,7 @@ and servers like it say `{"error": {"message", "code"}}`, Voyage `{"detail"}`, G
 Codes of errors, beside those of `shared.embedders.http` (proxy_unusable, untrusted_certificate, host_unknown,
 bad_address) and of local models (engine_missing):
 
-    bad_key  no_quota  no_country  api_disabled  bad_model  bad_dimensions  redirect  rate_limit  refused_text
+    bad_key  no_quota  bad_model  bad_dimensions  redirect  rate_limit  refused_text
 """
 
 from __future__ import annotations
@@ -92,7 +92,11 @@ def classify(
 
     is_about_request = status in (400, 422)
     if _is_out_of_quota(status, words, wait_s, quota):
-        return stop(_quota_hint(provider, quota), "no_quota")
+        way = "wait for the next day, " if quota.is_used_up else ""
+        hint = (
+            f"top up the {provider} account, {way}or set another memorySearch.model or memorySearch.provider"
+        )
+        return stop(f"{hint}, then run: memline index", "no_quota")
     allowance = quota.max_tokens
     if status == 429 and (match := _search("tokens_a_minute", words)):
         allowance = int(match[1]) * (1000 if match[2] else 1)
@@ -107,17 +111,12 @@ def classify(
         code = "rate_limit" if status == 429 or is_rate_limit else ""
         return ProviderLater(message, status=status, retry_after_s=wait_s, max_rows=rows, code=code)
     if status in (401, 403) or (is_about_request and _search("bad_key", words)):
-        if _search("disabled", words):
-            hint = f"allow the {provider} API for the project of this key, then run: memline index"
-            return stop(hint, "api_disabled")
         return stop(key_hint or f"check the {provider} API key", "bad_key")
     if not is_about_request:
         return stop(*_other_stop(provider, status, words, headers, secrets))
     if _search("bad_dims", words):
         hint = "change or remove memorySearch.outputDimensionality: the model does not support it"
         return stop(hint, "bad_dimensions")
-    if _search("bad_country", words):
-        return stop(f"{provider} does not serve this country: set memorySearch.provider", "no_country")
     if _search("cap_words", words):
         return ProviderTooBig(message, status=status)
     if _search("bad_model", words):
@@ -133,7 +132,7 @@ def url_hint(provider: str) -> str:
 
 
 #: Codes of stops that hold for every model of an account: its key, its credit, the way to it.
-_OF_THE_ACCOUNT = ("bad_key", "no_quota", "no_country", "api_disabled", "proxy_unusable")
+_OF_THE_ACCOUNT = ("bad_key", "no_quota", "proxy_unusable")
 
 
 def is_of_account(error: ProviderError) -> bool:
@@ -160,27 +159,13 @@ def _other_stop(
     return f"{url_hint(provider)}; check memorySearch.model too", "bad_address"
 
 
-def _quota_hint(provider: str, quota: QuotaDetails) -> str:
-    if quota.is_none:
-        return (
-            f"this {provider} key has no quota for the model: enable billing for its project or set "
-            "memorySearch.model to another, then run: memline index"
-        )
-    if quota.is_daily:
-        return (
-            f"the day's quota of this {provider} key is used up: wait for the next day, raise the quota "
-            "or switch memorySearch.provider, then run: memline index"
-        )
-    return f"top up the {provider} account or switch memorySearch.provider, then run: memline index"
-
-
 def _is_out_of_quota(status: int, words: str, wait_s: float | None, quota: QuotaDetails) -> bool:
     """Tell whether it is used up for good. Prose with a time to wait is a rate limit called a quota."""
     if status == 402:
         return True
     if not 400 <= status < 500 or quota.is_short:
         return False
-    if quota.is_daily or quota.is_none or _search("quota_codes", words):
+    if quota.is_used_up or _search("quota_codes", words):
         return True
     return wait_s is None and _search("quota_words", words) is not None
 
@@ -212,9 +197,6 @@ _UNIT_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "milli":
 _PART = r"(\d+(?:\.\d+)?)\s*(ms|milli|[dhms])(?:seconds?|ays?|ours?|in(?:ute)?s?|ec(?:ond)?s?)?(?![a-z])"
 _IN_WORDS = rf"(?i)(?:try again|retry)\s+(?:in|after)\s+((?:{_PART}\s*)+)"
 
-#: "rate limits of 3 RPM".
-_REQUESTS_A_MINUTE = r"(?i)(?:limits?|rate) of (\d+) (?:RPM|requests per minute)"
-
 #: Pairs of headers: what is left, and when it is full again.
 _BUCKETS = (
     ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
@@ -228,7 +210,7 @@ def parse_retry_after(
     """Return the seconds to wait, or None when the answer does not say. Names in `headers` are lower case.
 
     Tried in order: `retry-after-ms`, `retry-after` (seconds or an HTTP date), an exhausted
-    `x-ratelimit-*` bucket, `body_s` (a field of the body), "try again in 6ms" in `text`, "3 RPM" in `text`.
+    `x-ratelimit-*` bucket, `body_s` (a field of the body), "try again in 6ms" in `text`.
     """
     milliseconds = _number(headers.get("retry-after-ms", ""))
     header = headers.get("retry-after", "").strip()
@@ -239,7 +221,6 @@ def parse_retry_after(
         if headers.get(remaining, "").strip() == "0" and (seconds := parse_duration(headers.get(reset, "")))
     ]
     words = re.search(_IN_WORDS, text)
-    rate = re.search(_REQUESTS_A_MINUTE, text)
     waits = (
         None if milliseconds is None else milliseconds / 1000,
         _number(header),
@@ -248,7 +229,6 @@ def parse_retry_after(
         max(resets, default=None),
         body_s,
         parse_duration(words[1]) if words else None,
-        60 / int(rate[1]) if rate and int(rate[1]) else None,
     )
     wait_s = next((seconds for seconds in waits if seconds is not None), None)
     return None if wait_s is None else min(max(wait_s, 0.0), MAX_WAIT_S)
@@ -299,10 +279,8 @@ class QuotaDetails(msgspec.Struct, frozen=True, kw_only=True):
     wait_s: float | None = None
     #: The quota is one of a minute: it is full again by itself.
     is_short: bool = False
-    #: The quota of the day is used up.
-    is_daily: bool = False
-    #: The key has no quota at all for this model (a limit of 0).
-    is_none: bool = False
+    #: The quota of the day is used up, or the key has none at all for this model (a limit of 0).
+    is_used_up: bool = False
     #: Requests (each text is one) and tokens that a quota of a minute allows; 0: it does not say.
     max_requests: int = 0
     max_tokens: int = 0
@@ -311,30 +289,26 @@ class QuotaDetails(msgspec.Struct, frozen=True, kw_only=True):
 def quota_details(answer: Any) -> QuotaDetails:
     """Read the details of an answer that may be a `google.rpc.Status`, alone or in a list."""
     wait_s: float | None = None
-    is_short = is_daily = is_none = False
+    is_short = is_used_up = False
     allowed = {"requests": 0, "tokens": 0}
     status = answer[0] if isinstance(answer, list) and answer else answer
     for detail in _maps(as_dict(as_dict(status).get("error")).get("details")):
-        delay = detail.get("retryDelay")
-        if isinstance(delay, str):
-            wait_s = parse_duration(delay)
+        if "retryDelay" in detail:
+            wait_s = parse_duration(str(detail["retryDelay"]))
         for violation in _maps([*_maps(detail.get("violations")), detail.get("metadata")]):
             words = " ".join(str(violation.get(name, "")) for name in _QUOTA_NAMES)
-            is_daily = is_daily or bool(re.search(_PER_DAY, words))
             limit = str(violation.get("quotaValue", violation.get("quota_limit_value")))
-            is_none = is_none or limit == "0"
+            is_used_up = is_used_up or limit == "0" or bool(re.search(_PER_DAY, words))
             if re.search(_PER_MINUTE, words):
                 is_short = True
                 if re.fullmatch(r"\d{1,9}", limit):
                     allowed["tokens" if "token" in words.lower() else "requests"] = int(limit)
     if is_short and wait_s is None:
         wait_s = MINUTE_S
-    is_short = is_short and not (is_daily or is_none)
-    if not is_short:
-        return QuotaDetails(wait_s=wait_s, is_daily=is_daily, is_none=is_none)
-    return QuotaDetails(
-        wait_s=wait_s, is_short=True, max_requests=allowed["requests"], max_tokens=allowed["tokens"]
-    )
+    if is_used_up or not is_short:
+        return QuotaDetails(wait_s=wait_s, is_used_up=is_used_up)
+    most, tokens = allowed["requests"], allowed["tokens"]
+    return QuotaDetails(wait_s=wait_s, is_short=True, max_requests=most, max_tokens=tokens)
 
 
 def _maps(value: Any) -> Iterator[Mapping[str, Any]]:

@@ -63,7 +63,6 @@ def test_a_quota_in_prose_with_a_time_to_wait_is_a_rate_limit(wait, kind):
         ("openai", 301, "moved", "https://new.example/v1"),
         ("openai", 404, "page not found", "ends in /v1;"),
         ("gemini", 404, "page not found", "ends in /v1beta"),
-        ("gemini", 403, "The API has not been used in project 1 or it is disabled.", "allow the gemini API"),
     ],
 )
 def test_hints_say_what_to_do(provider, status, message, words):
@@ -83,7 +82,7 @@ def test_an_allowance_of_a_minute_cuts_only_requests_that_are_above_it():
     large = classify("voyage", 429, {}, body, sent_bytes=80_000)
     unknown = classify("voyage", 429, {}, body)
 
-    assert (small.kind, small.retry_after_s) == ("later", 20)
+    assert small.kind == "later"
     assert large.kind == "too_big"
     assert unknown.kind == "later"
 
@@ -111,9 +110,6 @@ NOW = 1_750_000_000.0
         ({}, "Please retry after 8 seconds.", 8),
         ({}, "try again in 5 minutes", 300),
         ({}, "try again later", None),
-        ({}, "reduced rate limits of 3 RPM and 10K TPM", 20),
-        ({}, "a rate of 120 requests per minute", 0.5),
-        ({}, "rate limits of 0 RPM", None),
     ],
 )
 def test_the_time_to_wait_is_read_in_every_form(headers, text, expected):
@@ -174,15 +170,15 @@ def error_info(quota, value="150"):
         ([status(violated(MINUTE))], QuotaDetails(wait_s=60, is_short=True, max_requests=100)),
         (status(violated(TOKENS)), QuotaDetails(wait_s=60, is_short=True, max_tokens=100)),
         (status(violated(MINUTE, value="many")), QuotaDetails(wait_s=60, is_short=True)),
-        (status(violated(DAY), RETRY), QuotaDetails(wait_s=34.074824224, is_daily=True)),
-        (status(violated(MINUTE, DAY)), QuotaDetails(wait_s=60, is_daily=True)),
-        (status(violated(MINUTE, value="0")), QuotaDetails(wait_s=60, is_none=True)),
-        (status({"violations": [{"description": "limit per day"}]}), QuotaDetails(is_daily=True)),
+        (status(violated(DAY), RETRY), QuotaDetails(wait_s=34.074824224, is_used_up=True)),
+        (status(violated(MINUTE, DAY)), QuotaDetails(wait_s=60, is_used_up=True)),
+        (status(violated(MINUTE, value="0")), QuotaDetails(wait_s=60, is_used_up=True)),
+        (status({"violations": [{"description": "limit per day"}]}), QuotaDetails(is_used_up=True)),
         (status(RETRY), QuotaDetails(wait_s=34.074824224)),
         (status({"retryDelay": "soon"}), QuotaDetails()),
         (status(error_info(MINUTE)), QuotaDetails(wait_s=60, is_short=True, max_requests=150)),
-        (status(error_info(DAY)), QuotaDetails(is_daily=True)),
-        (status(error_info(MINUTE, value="0")), QuotaDetails(wait_s=60, is_none=True)),
+        (status(error_info(DAY)), QuotaDetails(is_used_up=True)),
+        (status(error_info(MINUTE, value="0")), QuotaDetails(wait_s=60, is_used_up=True)),
         (status({"metadata": "x"}), QuotaDetails()),
         # Of any other shape.
         *((answer, QuotaDetails()) for answer in (None, "x", [], [1], {}, {"error": "x"})),
