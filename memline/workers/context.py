@@ -136,15 +136,15 @@ class Context:
         file name of the index that is meant, is not that of the agent's workspace here. What only calls the
         provider needs no workspace: an embed worker has none.
         """
-        agents = self.settings.agents
-        try:
-            settings = agents.resolve(agent, needs_workspace=needs_workspace)
-        except KeyError:
+        settings = self.settings.agents.get(agent)
+        if settings is None:
             raise AgentNotConfigured(
                 f"a message names the agent {agent!r}, which is not configured here"
-                f" (known: {', '.join(sorted(agents))})",
+                f" (known: {', '.join(sorted(self.settings.agents))})",
                 hint="memline config show",
-            ) from None
+            )
+        if needs_workspace:
+            settings.with_workspace()
         if index and index != settings.index_path.name:
             raise MessageRefused(
                 f"a message is about the index {index}; for the agent {agent!r} this process works on"

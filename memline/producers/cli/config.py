@@ -9,10 +9,11 @@ import msgspec
 
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, group
 from memline.producers.cli.output import print_result
-from memline.shared.config.agents import Agents, Settings
+from memline.shared.config.agents import Settings
 from memline.shared.config.config_file import default_places, find
 from memline.shared.config.installation import visible
 from memline.shared.config.load import load
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError
 
 
@@ -54,26 +55,23 @@ def shown(settings: Settings) -> dict[str, Any]:
     return {
         "path": str(settings.path) if settings.path else None,
         "home": str(settings.home),
-        "stateDir": str(settings.agents.state_dir),
+        "stateDir": str(settings.agents[settings.default_agent].state_dir),
         "defaultAgent": settings.default_agent,
-        "agents": [_agent(settings.agents, agent) for agent in settings.chosen_ids()],
+        "agents": [_agent(settings.agents[agent]) for agent in settings.chosen_ids()],
         "defaults": defaults,
         **file,
         "providers": providers,
     }
 
 
-def _agent(agents: Agents, agent: str) -> dict[str, Any]:
-    try:
-        workspace, origin = map(str, agents.workspace(agent))
-    except ConfigError as error:
-        workspace, origin = "(not set)", error.message
+def _agent(agent: AgentSettings) -> dict[str, Any]:
+    fault = agent.workspace_fault
     return {
-        "agentId": agent,
-        "workspace": workspace,
-        "workspaceOrigin": origin,
-        "indexPath": str(agents.index_path(agent)),
-        "memorySearch": visible(msgspec.to_builtins(agents.resolve(agent, needs_workspace=False).memory)),
+        "agentId": agent.agent,
+        "workspace": "(not set)" if fault else str(agent.workspace),
+        "workspaceOrigin": fault.message if fault else agent.workspace_origin,
+        "indexPath": str(agent.index_path),
+        "memorySearch": visible(msgspec.to_builtins(agent.memory)),
     }
 
 

@@ -50,27 +50,26 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Setti
             common = merge(common, block)
     memory = {agent: _memory(merge(common, block), reading) for agent, block in own.items()}
     agents = Agents(content, memory, options, env, path)
-    if options.agent:
-        agents.require(options.agent)
+    resolved = agents.resolve(reading)
     for agent in content.serve.tokens:
-        if agent not in agents:
+        if agent not in resolved:
             words = f"{reading.at(f'serve.tokens.{agent[:80]}')}: there is no agent {agent!r}"
-            raise ConfigError(words, hint=f"name one of these: {', '.join(agents)}")
-    agents.examine(reading)
+            raise ConfigError(words, hint=f"name one of these: {', '.join(resolved)}")
+    home = home_of(options, env)
     is_named = options.config is not None or environment.read(env, environment.CONFIG)
     has_home = options.home is not None or environment.read(env, environment.HOME)
     return Settings(
-        agents=agents,
+        agents=resolved,
         chosen=options.agent,
-        default_agent=agents.default if agents.default in [*agents] else next(iter(agents)),
-        home=agents.home,
+        default_agent=agents.default if agents.default in resolved else next(iter(resolved)),
+        home=home,
         queue=content.queue,
         serve=content.serve,
         content=content,
         path=path,
         file=file,
         warnings=tuple(reading.warnings),
-        named=Options(config=path if is_named else None, home=agents.home if has_home else None),
+        named=Options(config=path if is_named else None, home=home if has_home else None),
     )
 
 

@@ -6,7 +6,7 @@ Defaults follow the original (`agents.defaults.memorySearch`) except where `docs
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import msgspec
 from msgspec import Meta, field
@@ -31,6 +31,7 @@ from memline.shared.config.installation import (
     Text,
     one_of,
 )
+from memline.shared.errors import ConfigError
 from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.providers import PROVIDERS
 
@@ -277,6 +278,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     workspace: Path
     #: Where the workspace comes from: a place in the file, a variable, an option, or how it was found.
     workspace_origin: str = ""
+    #: Why there is no workspace: an error for all but showing it and calling the provider.
+    workspace_fault: ConfigError | None = None
     index_path: Path
     #: State directory of the original's files (session transcripts are below it).
     state_dir: Path
@@ -300,6 +303,12 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         # Without a home, as in tests, beside the index.
         folder = self.home if self.home.is_absolute() else self.index_path.parent
         return folder / ACCOUNT_FILE
+
+    def with_workspace(self) -> Self:
+        """Return these settings. Raises ConfigError where they have no workspace."""
+        if self.workspace_fault is not None:
+            raise self.workspace_fault
+        return self
 
     def __repr__(self) -> str:
         # Keys of the environment stay out of every log and traceback.
