@@ -191,17 +191,21 @@ def unit_vectors(rows: Sequence[Values], *, dims: int | None) -> list[bytes]:
     else:
         block = numpy.frombuffer(b"".join(made), "<f4").reshape(len(made), -1)
         lengths = numpy.sqrt(numpy.einsum("ij,ij->i", block, block, dtype=numpy.float64)).tolist()
-    for place, length in enumerate(lengths):
+    for length in lengths:
         if not math.isfinite(length):
             raise ProviderBrokenAnswer("a vector is not finite (NaN or infinity)")
         if length < MIN_LENGTH:
             raise ProviderBrokenAnswer("a vector is zero")
-        if abs(length - 1.0) > UNIT_TOLERANCE:
-            if numpy is None:
-                scaled = array("f", [x / length for x in memoryview(made[place]).cast("f")])
-            else:
-                scaled = (block[place] / numpy.float64(length)).astype("<f4")
-            made[place] = scaled.tobytes()
+    others = [place for place, length in enumerate(lengths) if abs(length - 1.0) > UNIT_TOLERANCE]
+    if others and numpy is not None:
+        scaled = (block[others] / numpy.array(lengths)[others, None]).astype("<f4")
+    for number, place in enumerate(others):
+        if numpy is None:
+            made[place] = array(
+                "f", [x / lengths[place] for x in memoryview(made[place]).cast("f")]
+            ).tobytes()
+        else:
+            made[place] = scaled[number].tobytes()
     return made
 
 

@@ -129,14 +129,14 @@ def _units(
             rank = AT_PARAGRAPH
         else:
             rank = AT_ITEM if _is_item(text) else AT_LINE
-        for left, (part, is_out) in zip(range(len(parts) - 1, -1, -1), parts, strict=True):
+        for number, (part, is_out) in enumerate(parts, 1):
             is_empty = is_out or not part or part.isspace()
             yield Unit(
                 text=part,
                 line=line,
                 weight=weight if len(parts) == 1 else weighted_length(part),
                 rank=rank,
-                gap="" if left else "\n",
+                gap="\n" if number == len(parts) else "",
                 is_blank=is_empty,
                 is_heading=is_heading,
                 block=block,
