@@ -276,33 +276,39 @@ def read_file_excerpt(located: FileLocation, part: Part, *, clock: Clock | None 
         raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)
     # A final line end closes the last line; it does not begin another.
     all_lines = reading.text.removesuffix("\n").split("\n") if reading.text else []
-    excerpt = _excerpt_of(all_lines, shown=located.path, part=part)
+    excerpt = excerpt_of([(at, at, line) for at, line in enumerate(all_lines, 1)], located.path, part)
     return replace(excerpt, status="not_found") if reading.outcome == outcomes.GONE else excerpt
 
 
-def _excerpt_of(all_lines: Sequence[str], *, shown: str, part: Part) -> Excerpt:
-    """Cut the part out of the lines of a file."""
-    start = max(1, part.first) - 1
-    stop = start + (DEFAULT_LINES if part.lines is None else max(1, part.lines))
-    whole: list[str] = []
-    chars, skipped = 0, part.column - 1
-    for line in all_lines[start:stop]:
-        if whole and chars + len(line) + 1 > part.max_chars:
+#: Lines that are read together: the numbers of the first and last one, and their text.
+Passage = tuple[int, int, str]
+
+
+def excerpt_of(passages: Sequence[Passage], path: str, part: Part) -> Excerpt:
+    """Return whole passages of a file, as many as fit; the first may be cut."""
+    first = max(1, part.first)
+    last = first + (DEFAULT_LINES if part.lines is None else max(1, part.lines)) - 1
+    ahead = [each for each in passages if each[1] >= first]
+    asked = [each for each in ahead if each[0] <= last]
+    texts, chars, skipped = list[str](), 0, part.column - 1
+    for _, _, text in asked:
+        if texts and chars + len(text) + 1 > part.max_chars:
             break
-        whole.append(line[skipped : skipped + part.max_chars])
-        chars += len(line) - skipped + 1
+        texts.append(text[skipped : skipped + part.max_chars])
+        chars += len(text) - skipped + 1
         skipped = 0
-    following = start + 1 + len(whole)
+    begin = asked[0][0] if asked else first
     behind = part.column - 1 + part.max_chars
-    is_cut = bool(whole) and len(all_lines[start]) > behind
-    is_all = part.lines is not None and start + len(whole) == min(stop, len(all_lines))
+    is_cut = bool(asked) and len(asked[0][2]) > behind
+    following = ahead[len(texts)][0] if len(texts) < len(ahead) else None
+    is_all = part.lines is not None and len(texts) == len(asked)
     return Excerpt(
-        path=shown,
-        text="\n".join(whole),
-        first=start + 1,
-        lines=len(whole),
-        truncated=is_cut or (following <= len(all_lines) and not is_all),
-        next_from=following if following <= len(all_lines) else None,
+        path=path,
+        text="\n".join(texts),
+        first=begin,
+        lines=asked[len(texts) - 1][1] - begin + 1 if texts else 0,
+        truncated=is_cut or (following is not None and not is_all),
+        next_from=following,
         cut=is_cut,
-        rest=f"{shown}#L{start + 1}C{behind + 1}" if is_cut else "",
+        rest=f"{path}#L{begin}C{behind + 1}" if is_cut else "",
     )
