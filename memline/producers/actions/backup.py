@@ -105,7 +105,10 @@ def restore(agent: AgentSettings, path: Path) -> Restored:
         is_ours = not Path(recorded).is_dir() or is_same(recorded, agent.workspace)
         if is_ours and not index.exists():
             # First: a second run finds the index, and does not come here.
-            _put_accounts(path, agent)
+            saved = _accounts_of(path)
+            if saved.is_file() and not agent.account_path.exists():
+                with maintenance.opened(saved, accounts.ACCOUNTS) as copy:
+                    maintenance.copy_out(copy, agent.account_path, replaces=False)
         is_index = is_ours and not index.exists() and maintenance.copy_out(source, index, replaces=False)
         if is_index:
             count = vectors.count_ready(source)
@@ -116,13 +119,6 @@ def restore(agent: AgentSettings, path: Path) -> Restored:
             with closing(IndexWriter.of(agent)) as writer:
                 count = writer.take_vectors(source)
     return Restored(agent=agent.agent, path=path, is_index=is_index, vectors=count)
-
-
-def _put_accounts(path: Path, agent: AgentSettings) -> None:
-    copy = _accounts_of(path)
-    if not agent.account_path.exists() and copy.is_file():
-        with maintenance.opened(copy, accounts.ACCOUNTS) as source:
-            maintenance.copy_out(source, agent.account_path, replaces=False)
 
 
 def _accounts_of(backup: Path) -> Path:

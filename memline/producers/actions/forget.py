@@ -13,7 +13,6 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import date
-from pathlib import Path
 
 import msgspec
 
@@ -179,9 +178,9 @@ def forget(agent: AgentSettings, targets: Sequence[Target]) -> Forgotten:
             vectors, tokens = maintenance.drop_vectors(connection)
             at_provider = []
             for batch in filter(None, (batches.get(connection, token) for token in tokens)):
+                file = f", file {batch.file_id}" if batch.file_id else ""
                 row = identities.by_id(connection, batch.identity_id)
                 provider = row.identity.provider if row else "its provider"
-                file = f", file {batch.file_id}" if batch.file_id else ""
                 at_provider.append(f"{batch.token[:8]} at {provider}{file}")
             maintenance.erase(connection)
     long = {each for each in needles if len(each) >= MIN_NEEDLE}
@@ -251,13 +250,13 @@ def _files_with(agent: AgentSettings, needles: Collection[bytes]) -> Iterator[st
     for path in sorted(agent.home.rglob("*")) if needles else ():
         if not path.is_file() or path.is_symlink() or str(path) in ours or path.name.endswith(_MODELS):
             continue
-        if not path.is_relative_to(agent.workspace) and _has_any(path, needles):
-            yield str(path)
-
-
-def _has_any(path: Path, needles: Collection[bytes]) -> bool:
-    with suppress(OSError, ValueError), path.open("rb") as file:  # an empty file cannot be mapped: ValueError
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        with closing(content):
-            return any(content.find(needle) >= 0 for needle in needles)
-    return False
+        if path.is_relative_to(agent.workspace):
+            continue
+        # An empty file cannot be mapped: ValueError.
+        with (
+            suppress(OSError, ValueError),
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
+            if any(content.find(needle) >= 0 for needle in needles):
+                yield str(path)

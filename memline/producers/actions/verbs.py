@@ -16,7 +16,6 @@ import msgspec
 from memline.producers.reports import jobs as reports
 from memline.producers.reports.fleet_state import queue_url
 from memline.producers.reports.jobs import SHORT
-from memline.producers.reports.providers import modes
 from memline.shared.batches import plan as batch_plan
 from memline.shared.clock import SystemClock
 from memline.shared.config.agents import Settings
@@ -42,9 +41,6 @@ from memline.shared.scheduling.jobs import Job
 from memline.shared.scheduling.limits import FileLimits
 from memline.shared.sync.plan import plan_of
 from memline.shared.words import counted
-
-#: What a verb makes of a job.
-_STATES = {"pause": "is paused", "resume": "goes on", "cancel": "is cancelled"}
 
 
 class Asker(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,12 +72,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _change_job(verb: str, asker: Asker, job: str) -> Done:
-    """Pause, resume or cancel a job, and wake the dispatcher.
-
-    With cancel nothing more of it is read or sent. What is indexed stays, vectors of requests in flight are
-    kept, live edits go on, and batches that hold nothing else are cancelled at the provider. Its texts stay
-    known as missing; `memline reindex` or `memline index` takes them up.
-    """
+    """Pause, resume or cancel a job, or cancel a batch, and wake the dispatcher."""
     named = reports.named(asker.agents, job)
     settings, row = named.settings, named.row
     if isinstance(row, Batch):
@@ -97,12 +88,12 @@ def _change_job(verb: str, asker: Asker, job: str) -> Done:
             is_changed, (files, texts) = given_up is not None, given_up or (0, 0)
             count = batch_plan.cancel_idle(connection, now) if is_changed else 0
             body |= {"files": files, "vectors": texts, "batches": count}
-            texts_files = f"{counted(texts, 'text')} will not be embedded, {counted(files, 'file')}"
-            words = f"{_STATES[verb]}: {texts_files} will not be read"
+            left = f"{counted(texts, 'text')} will not be embedded, {counted(files, 'file')}"
+            words = f"is cancelled: {left} will not be read"
             more = [f"{counted(count, 'batch', 'are')} being cancelled at the provider."] * bool(count)
         else:
-            is_changed = jobs.change(connection, row, jobs.PAUSED if verb == "pause" else jobs.RUNNING)
-            words = _STATES[verb]
+            state, words = {"pause": (jobs.PAUSED, "is paused"), "resume": (jobs.RUNNING, "goes on")}[verb]
+            is_changed = jobs.change(connection, row, state)
         after = jobs.by_token(connection, row.token)
     body |= {"changed": is_changed, "state": after.state if after else ""}
     if is_changed:
@@ -143,42 +134,33 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
     if not asker.queue_url:
         hint = f"memline index{' --force' if force else ''}"
         raise QueueError("there is no queue to put a reindex on (queue.url is not set)", hint=hint)
-    made = [_reindex(asker, settings, force=force) for settings in asker.agents]
-    lines, notes = [], []
-    for each in made:
-        agent, job, files = each["agentId"], each["id"], counted(each["files"], "file")
-        line = f"{agent}: job {job} reads {files}"
-        if each["underWay"]:
-            line = f"{agent}: the same reindex is under way, job {job}; it has {files} to read"
-        lines += [f"{line}.", f"  memline jobs show {job} says how far it is."]
-        if each["missing"]:
-            notes.append(f"{agent}: no worker does it yet (try: memline worker {' '.join(each['missing'])})")
-    return Done(value=made, words=tuple(lines), notes=tuple(notes))
-
-
-def _reindex(asker: Asker, settings: AgentSettings, *, force: bool) -> dict[str, Any]:
-    url, what = asker.queue_url, "all files" if force else ""
+    url, made, lines, notes = asker.queue_url, [], list[str](), []
     on_redis(url)
-    plan = plan_of(settings)
-    files = plan.files(force=force)
-    with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, _):
-        jobs.take_up(connection)
-        # The same reindex is one job, unless a file was saved since it was asked for.
-        new = plan.outside_jobs(files, jobs.waiting_files(connection))
-        equal = (each for each in jobs.open_jobs(connection) if not new and _is_equal(each, force))
-        if is_under_way := (job := next(equal, None)) is not None:
-            files = jobs.files_of(connection, job.id)
-        else:
-            now_ns = SystemClock().now_ns()
-            job = jobs.create(connection, jobs.REINDEX, now_ns=now_ns, what=what, files=files, force=force)
-    send(Sweep(agent=settings.agent))
-    return {
-        "agentId": settings.agent,
-        "id": job.token,
-        "files": len(files),
-        "underWay": is_under_way,
-        "missing": list(fleet_at(url).missing([settings])),
-    }
+    for settings in asker.agents:
+        agent, plan = settings.agent, plan_of(settings)
+        files = plan.files(force=force)
+        with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, _):
+            jobs.take_up(connection)
+            # The same reindex is one job, unless a file was saved since it was asked for.
+            is_new = bool(plan.outside_jobs(files, jobs.waiting_files(connection)))
+            known = [each for each in jobs.open_jobs(connection) if not is_new and _is_equal(each, force)]
+            if known:
+                job, files = known[0], jobs.files_of(connection, known[0].id)
+            else:
+                now_ns, what = SystemClock().now_ns(), "all files" if force else ""
+                job = jobs.create(
+                    connection, jobs.REINDEX, now_ns=now_ns, what=what, files=files, force=force
+                )
+        send(Sweep(agent=agent))
+        missing = [*fleet_at(url).missing([settings])]
+        body = {"agentId": agent, "id": job.token, "files": len(files)}
+        made.append(body | {"underWay": bool(known), "missing": missing})
+        state = "is under way already, with" if known else "reads"
+        lines.append(f"{agent}: job {job.token} {state} {counted(len(files), 'file')}.")
+        lines.append(f"  memline jobs show {job.token} says how far it is.")
+        if missing:
+            notes.append(f"{agent}: no worker does it yet (try: memline worker {' '.join(missing)})")
+    return Done(value=made, words=tuple(lines), notes=tuple(notes))
 
 
 def _is_equal(job: Job, force: bool) -> bool:
@@ -226,13 +208,9 @@ def resume(settings: AgentSettings, *, provider: str = "", queue_url: QueueAddre
 
 def _end_cooldowns(accounts: Accounts, names: Iterable[str], queue_url: QueueAddress) -> None:
     """Let workers call these providers again: before the rows do, or a worker gives back what they send."""
-    if not queue_url:
-        of_file = FileLimits(accounts.file, SystemClock())
-        for name in names:
-            of_file.end_cooldown(accounts.of(name))
-        return
+    limits = RedisLimits(queue_url) if queue_url else FileLimits(accounts.file, SystemClock())
     # While Redis is away no worker calls anyhow.
-    with closing(RedisLimits(queue_url)) as limits, suppress(QueueError):
+    with suppress(QueueError):
         for name in names:
             limits.end_cooldown(accounts.of(name))
 
@@ -258,22 +236,15 @@ def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None) -> D
         with driver.reading_if_any(settings.index_path) as reader:
             now = Facts(settings, choose(settings), reader, now=time.time())
             refusal = None if is_paused else now.refusal
-            state, are_all = "is paused" if is_paused else "goes on", now.is_paused
-            if are_all and not is_paused:
+            state = "is paused" if is_paused else "goes on"
+            if now.is_paused and not is_paused:
                 again = f"{RESUME} --agent {settings.agent}"
                 state = f"is no longer paused by itself, but all embedding still is: {again}"
             elif refusal is not None:
                 state = f"is not paused, but {refusal.reason}; {refusal.action}"
             words.append(f"{settings.agent}: {what} {state}.")
-            done.append(
-                {
-                    "agentId": settings.agent,
-                    "paused": is_paused or are_all,
-                    "provider": provider,
-                    "breakers": modes(now),
-                    "ceiling": refusal.to_json() if refusal else None,
-                }
-            )
+            body = {"agentId": settings.agent, "paused": is_paused or now.is_paused, "provider": provider}
+            done.append(body)
     return Done(value=done, words=tuple(words))
 
 
