@@ -107,9 +107,8 @@ def chat_for(settings: AgentSettings, session_key: str) -> Chat:
 def view_for(chat: Chat, settings: AgentSettings, answer: Mapping[str, Any]) -> dict[str, Any]:
     """Show the answer of a search, as JSON, as an agent sees it in this chat.
 
-    A snippet is text of a note, for a model (`for_model`); `path` stays the name to read it by. With
-    citations every snippet ends with its citation, else no hit has one. With qmd `limits.maxInjectedChars` is
-    the room for snippets: one that does not fit is cut, the hits after it are left out; `truncated` says so.
+    With citations every snippet ends with its citation, else no hit has one. With qmd
+    `limits.maxInjectedChars` is the room for snippets; `truncated` says whether something did not fit.
     """
     memory = settings.content.memory
     cites = gets_citations(memory.citations, chat)

@@ -1,8 +1,8 @@
 """Write down what is worth keeping of a session, before it is compacted.
 
-A chat model sees the end of the conversation and answers with what should still be known later; the answer is
-appended to today's note. A session is flushed once between two compactions: that is recorded before the model
-is asked, so nothing is paid for twice, and a flush that fails is not repeated by itself.
+A chat model says what of it should still be known later, and its answer is appended to the note of the day.
+A session is flushed once between two compactions: that is recorded before the model is asked, so nothing is
+paid for twice, and a flush that fails is not repeated by itself.
 """
 
 import os
@@ -191,11 +191,10 @@ def flush(
     program: type[SessionStore] = OpenClaw,
     if_due: bool = False,
 ) -> Flushed:
-    """Ask the model what is worth keeping of a session, and append it to today's note.
+    """Ask the model what is worth keeping of a session, and append it to today's note. Raises MemlineErrors.
 
     `if_due`: only when its window is nearly full and it was not flushed since its last compaction. Safe
     twice and at the same time: only one claims the cycle, and no item is appended twice.
-    Raises a MemlineError when no model is configured or gives an answer, or the note cannot be written.
     """
     if not is_on(settings):
         raise ConfigError(

@@ -2,10 +2,8 @@
 
 A chunk is filled up to the limit, then ends at the best place of its last third: before a heading, else at
 the end of a paragraph or fenced block, else before a list item, else at any line. Short sections share a
-chunk: one with a heading and little else would be a hit for everything and answer nothing. Every chunk is a
-contiguous part of the text, so its lines can be cited; a line that does not fit is cut at sentences or words.
-A picture that was pasted in as a data URI is left out, and so are drawings: 100 kB of it would be 96 chunks
-that say nothing.
+chunk; a line that does not fit is cut at sentences or words. Pictures pasted in as data URIs and drawings are
+left out: 100 kB of them would be 96 chunks that say nothing.
 """
 
 from __future__ import annotations
@@ -73,11 +71,10 @@ class Unit(msgspec.Struct, kw_only=True):
 
 
 def split(lines: Sequence[str], shape: Outline, *, max_tokens: int, overlap_tokens: int) -> list[Chunk]:
-    """Cut the lines of a note into chunks, in order.
+    """Cut the lines of a note into chunks of `max_tokens` at most, in order.
 
     Every line that is neither blank nor a picture is in one; the last lines of one are the first of the next,
-    as many as fit in `overlap_tokens`. No chunk weighs more than `max_tokens`, overlap included, and none is
-    blank.
+    as many as fit in `overlap_tokens`.
     """
     limit = max(1, max_tokens) * CHARS_PER_TOKEN
     titles = {heading.line for heading in shape.headings if heading.level}

@@ -1,14 +1,8 @@
 """Decide by names alone which paths are memory: notes, transcripts, globs; nothing is looked up on the disk.
 
-A ledger path is relative to the workspace, with "/", when the file is inside it, else absolute. The trusted
+A ledger path is relative to the workspace, with "/", when the file is inside it, else absolute; that of a
+transcript is `sessions/<name>`, or `sessions/<format>/<name>`, and no note has such a name. The trusted
 `anchor` of a file is the folder that the configuration names; no link is followed below it.
-
-The ledger path of a transcript is `sessions/<name>`, or `sessions/<format>/<name>`. No note can have it: none
-has a name that ends like one.
-
-    <session>.jsonl                                            the transcript of a session
-    <session>.jsonl.reset.<time>, <session>.jsonl.deleted.<time>    its archives
-    everything else in that folder                             not a transcript: locks, backups, checkpoints …
 """
 
 from __future__ import annotations
@@ -29,9 +23,8 @@ from memline.shared.sources.ignoring import Rules, is_safe
 #: The two sources.
 MEMORY, SESSIONS = "memory", "sessions"
 
-#: Files of the workspace that are memory next to `memory/`: the long-term note, which is private. The second
-#: spelling is the one of older workspaces. Not `Memory.md`: a page about memory has that name, and would hide
-#: the notes around it.
+#: The long-term note, which is private; the second spelling is that of older workspaces. Not `Memory.md`: a
+#: page about memory has that name, and would hide the notes around it.
 LONG_TERM = ("MEMORY.md", "memory.md", "MEMORY.MD")
 
 #: The folder of the workspace that is memory as a whole.
@@ -40,9 +33,8 @@ MEMORY_FOLDER = "memory"
 #: Files that OpenClaw puts into a workspace beside the memory, and reads itself.
 OPENCLAW_FILES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md")
 
-#: Folders that are never entered: packages, environments, caches, what a system keeps for itself. Every
-#: hidden folder is one of them too (`.git`, `.venv`, `.obsidian`, `.trash`, `.stversions` …): tools keep
-#: state, old versions and deleted notes there. To have one all the same, name it as an entry of `extraPaths`.
+#: Folders that are never entered, as are hidden ones: packages, caches, what a system keeps for itself. To
+#: have one all the same, name it as an entry of `extraPaths`.
 IGNORED_FOLDERS = frozenset(
     {
         *("node_modules", "bower_components", "venv", "site-packages", "__pycache__", "__pypackages__"),
@@ -58,8 +50,7 @@ TRANSCRIPT_PREFIX = "sessions/"
 _TRANSCRIPT_FOLDERS = (TRANSCRIPT_PREFIX, *(f"{TRANSCRIPT_PREFIX}{name}/" for name in PROGRAMS))
 
 _TRANSCRIPT = ".jsonl"
-#: No snapshot of a session that is still there, nothing that another program keeps of it, and no archive that
-#: was put away once more. A text: most searches have none.
+#: A session, or its archive (`.reset.<time>`, `.deleted.<time>`); no snapshot, lock or backup of one.
 _TRANSCRIPT_NAME = (
     r"(?!\.)(?!.*\.checkpoint\.)"
     r"(?!.*\.(?:trajectory|acp-stream|bak|backup|tmp|lock|old|orig)\.jsonl(?:\.(?:reset|deleted)\.|$))"
@@ -103,11 +94,8 @@ def is_archive(path: str) -> bool:
 
 
 def is_private(path: str) -> bool:
-    """Tell whether a ledger path is that of a long-term note or of a past conversation.
-
-    A long-term note in any folder but those of daily ones: folders of `extraPaths` may lie inside of the
-    workspace. A name in any spelling: there are file systems that ignore case.
-    """
+    """Tell whether a ledger path is that of a past conversation, or of a long-term note outside `memory/`."""
+    # In any spelling: there are file systems that ignore case.
     folded = path.casefold()
     is_long_term = folded.rpartition("/")[2] == "memory.md" and not folded.startswith(f"{MEMORY_FOLDER}/")
     return is_long_term or is_transcript(path) or bool(_IMPORTED.search(folded))

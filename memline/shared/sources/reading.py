@@ -34,15 +34,14 @@ from memline.shared.words import counted
 #: A larger file is not read: it is not a note, and a chunk worker keeps it in memory several times over.
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
-#: Largest share of characters in a text that may be invalid UTF-8, or control characters. Latin-1 prose has
-#: 2-5 % of accents; of compressed or executable bytes more than a third are one or the other.
+#: Largest share of characters that may be invalid UTF-8 or control characters: Latin-1 prose has 2-5 % of
+#: accents, compressed bytes have more than a third of either.
 MAX_BAD_SHARE = 0.1
 
 #: How often a file that is being written is read before it is taken as it is.
 _READ_ATTEMPTS = 3
 
-#: File systems stamp times with the kernel's tick, 10 ms at most. A file stamped within the last tick could
-#: change again without showing it, so its reader waits for the next one.
+#: The kernel's tick: a file stamped within the last one could change again without showing it.
 _TICK_NS = 10_000_000
 
 #: Control characters that no text has: all below the space but tab, line feed, form feed, return and escape.
@@ -79,56 +78,44 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 def read_file(absolute: str, *, root: str, clock: Clock) -> Reading:
     """Read a regular file below the trusted folder `root`; without text, the outcome says why.
 
-    Never raises for what is on disk, never follows a link, never blocks on a FIFO or device. A file that
-    changes while it is read is read again; if it goes on changing, the size and time from before the last
-    attempt are reported, so that the next scan finds a difference.
+    Never raises for what is on disk, never follows a link, never blocks. Of a file that changes while it is
+    read, size and time are those from before the last attempt, so that the next scan finds a difference.
     """
     reading = Reading(outcome=FAILED, observed_ns=clock.now_ns())
     try:
-        opened = open_regular(root, os.path.relpath(absolute, root))
-    except FileRefused as error:
-        if error.problem.outcome == UNREADABLE:
+        with os.fdopen(open_regular(root, os.path.relpath(absolute, root)), "rb", buffering=0) as file:
+            if 0 <= reading.observed_ns - os.fstat(file.fileno()).st_ctime_ns < _TICK_NS:
+                clock.sleep(_TICK_NS / 1e9)
+            for attempt in range(_READ_ATTEMPTS):
+                if attempt:
+                    reading = replace(reading, observed_ns=clock.now_ns())
+                reading = _stamped(reading, os.fstat(file.fileno()))
+                if reading.size > MAX_FILE_BYTES:
+                    most = f"notes of more than {MAX_FILE_BYTES / 1e6:.1f} MB are not read"
+                    reason = f"{reading.size / 1e6:,.1f} MB, and {most}"
+                    return replace(reading, outcome=TOO_LARGE, reason=reason)
+                data = os.pread(file.fileno(), reading.size + 1, 0)
+                if _stamped(reading, os.fstat(file.fileno())) == reading:
+                    break
+    except (FileRefused, OSError) as error:
+        problem = error.problem if isinstance(error, FileRefused) else unreadable(error)
+        if problem.outcome == UNREADABLE:
             # So that the next look knows whether anything has changed.
             with suppress(OSError):
                 reading = _stamped(reading, os.lstat(absolute))
-        return replace(reading, outcome=error.problem.outcome, reason=error.problem.reason)
-    try:
-        if 0 <= reading.observed_ns - os.fstat(opened).st_ctime_ns < _TICK_NS:
-            clock.sleep(_TICK_NS / 1e9)
-        for attempt in range(_READ_ATTEMPTS):
-            if attempt:
-                reading = replace(reading, observed_ns=clock.now_ns())
-            reading = _stamped(reading, os.fstat(opened))
-            if reading.size > MAX_FILE_BYTES:
-                found = f"{reading.size / 1e6:,.1f} MB"
-                reason = f"{found}, and notes of more than {MAX_FILE_BYTES / 1e6:.1f} MB are not read"
-                return replace(reading, outcome=TOO_LARGE, reason=reason)
-            data = os.pread(opened, reading.size + 1, 0)
-            if _stamped(reading, os.fstat(opened)) == reading:
-                break
-    except OSError as error:
-        problem = unreadable(error)
         return replace(reading, outcome=problem.outcome, reason=problem.reason)
-    finally:
-        os.close(opened)
-    decoded = decode(data)
-    return replace(
-        reading,
-        outcome=decoded.outcome,
-        reason=decoded.reason,
-        text=decoded.text,
-        sha256=sha256(data).hexdigest(),
-    )
+    outcome, reason, text = decode(data)
+    return replace(reading, outcome=outcome, reason=reason, text=text, sha256=sha256(data).hexdigest())
 
 
 def _stamped(reading: Reading, status: os.stat_result) -> Reading:
     return replace(reading, size=status.st_size, mtime_ns=status.st_mtime_ns, ctime_ns=status.st_ctime_ns)
 
 
-def decode(data: bytes) -> Reading:
-    """Decode a note's bytes: UTF-8, or what its byte order mark says, with "\\n" for every line end.
+def decode(data: bytes) -> tuple[str, str, str]:
+    """Decode a note's bytes, UTF-8 or what its byte order mark says: outcome, reason, text.
 
-    A line ends at "\\n", "\\r\\n" or "\\r", as in an editor; not at a form feed or U+2028. Bytes that are not
+    A line ends at "\\n", "\\r\\n" or "\\r", as in an editor, and "\\n" stands for each. Bytes that are not
     UTF-8 become U+FFFD while they are few; the reason then tells how many.
     """
     encoding, start = next(
@@ -136,7 +123,7 @@ def decode(data: bytes) -> Reading:
     )
     if encoding == "utf-8" and b"\0" in data:
         # Checked before decoding: most binary files are recognised here.
-        return Reading(outcome=NOT_TEXT, reason="contains NUL bytes")
+        return NOT_TEXT, "contains NUL bytes", ""
     body = data[start:]
     bad = 0
     try:
@@ -145,17 +132,16 @@ def decode(data: bytes) -> Reading:
         text = body.decode(encoding, "replace")
         bad = max(1, text.count("\ufffd") - body.count("\ufffd".encode(encoding)))
     if encoding != "utf-8" and "\0" in text:
-        return Reading(outcome=NOT_TEXT, reason="contains NUL characters")
+        return NOT_TEXT, "contains NUL characters", ""
     controls = len(body) - len(body.translate(None, _CONTROLS)) if encoding == "utf-8" else 0
     if bad + controls > MAX_BAD_SHARE * len(text):
-        reason = f"{bad + controls} of {counted(len(text), 'character', 'are')} not text"
-        return Reading(outcome=NOT_TEXT, reason=reason)
+        return NOT_TEXT, f"{bad + controls} of {counted(len(text), 'character', 'are')} not text", ""
     if not text or text.isspace():
-        return Reading(outcome=EMPTY, reason="nothing but white space" if data else "0 bytes")
+        return EMPTY, "nothing but white space" if data else "0 bytes", ""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     reason = f"{counted(bad, 'character', 'are')} not valid {encoding.upper()}, and replaced" if bad else ""
-    return Reading(outcome=INDEXED, reason=reason, text=text)
+    return INDEXED, reason, text
 
 
 #: Lines returned when the caller does not say how many; the original's later releases chose the same.
@@ -241,10 +227,8 @@ def read_excerpt(
 ) -> Excerpt:
     """Read part of a memory file, from its beginning unless `part` says more: whole lines, at least one.
 
-    Raises PathNotAllowed for everything but a readable regular Markdown file of the memory; outside of it
-    with the same words whether it exists or not. Transcripts have words of their own, since their file is
-    never read. A memory file that does not exist is an empty excerpt. `private`: False refuses the long-term
-    note, with AccessDenied.
+    A memory file that does not exist is an empty excerpt. Raises PathNotAllowed for all but a readable
+    Markdown file of the memory, and AccessDenied for the long-term note when `private` is False.
     """
     if is_transcript(path.strip().removeprefix("./")):
         # Refused by the name alone: whether there is such a file must not be learned here.
@@ -261,11 +245,7 @@ def read_excerpt(
 
 
 def read_file_excerpt(located: FileLocation, part: Part, *, clock: Clock | None = None) -> Excerpt:
-    """Read lines of a file that may be read, following no link below its anchor.
-
-    Raises PathNotAllowed for what is not a text file, and says why where that tells nothing of what lies
-    behind a link.
-    """
+    """Read lines of a file that may be read, following no link. Raises PathNotAllowed for what is no text."""
     reading = read_file(located.absolute, root=located.anchor, clock=clock or SystemClock())
     # A file that is there: no name that is too long for one.
     is_there = reading.ctime_ns > 0

@@ -1,10 +1,8 @@
 """Write to a workspace: append entries, make notes of an import, and take lines out to forget them.
 
-What is in a file is never changed, and what is added has its ends of line. Every component of the path is
-opened without following links, a lock keeps two writers from mixing their lines, and a file that an editor
-replaces meanwhile is not written to under its old name. Whatever a model wrote, its entry is one item of a
-list: it cannot become a heading, be part of a code block, or begin another entry; only an explicit heading
-makes one.
+What is added has the file's own ends of line. No link is followed, a lock keeps two writers from mixing their
+lines, and a file that an editor replaces meanwhile is not written to under its old name. Whatever a model
+wrote, its entry is one item of a list: it cannot become a heading, be part of a code block, or begin another.
 """
 
 from __future__ import annotations
@@ -72,9 +70,8 @@ def append(
 ) -> AppendResult:
     """Add what `make` makes of the present text to the end of the file `relative` below the folder `root`.
 
-    `make` gives the lines to add, or an empty text for nothing; it is called while the file is locked, so two
-    writers see each other's lines, and may be called more than once. The file, and a missing folder above it,
-    are made when there is something to add; it never grows beyond `max_bytes`. Raises AppendRefused.
+    `make` is called while the file is locked, perhaps more than once; an empty text adds nothing. Missing
+    folders and files are made; none grows beyond `max_bytes`. Raises AppendRefused.
     """
     file_path = os.path.join(root, relative)
     try:
