@@ -52,10 +52,10 @@ WRONG_REQUESTS: list[tuple[str, Any, int, str]] = [
     ("/search", {"query": "q", "agent": "../x"}, 404, "there is no agent '../x'"),
     ("/get", {"path": "../../etc/passwd"}, 403, "path is not an allowed Markdown memory file"),
     ("/get", {"path": "/etc/nothing-there"}, 403, "path is not an allowed Markdown memory file"),
-    ("/append", {}, 405, "see the header Allow"),
-    ("/nothing", {}, 404, "not found | docs/agents.md"),
+    ("/append", {}, 405, "docs/agents.md lists"),
+    ("/nothing", {}, 404, "Not Found | docs/agents.md"),
     ("/search/", {"query": "q"}, 404, "docs/agents.md"),
-    ("/mcp", {}, 405, "see the header Allow"),
+    ("/mcp", {}, 405, "docs/agents.md lists"),
 ]
 
 
@@ -69,7 +69,7 @@ WRONG_BODIES = [
     (b"[]", "application/json", 400, "not a JSON object"),
     (b"[" * 50_000, "application/json", 400, "the body is not valid JSON"),
     (b"\xff\xfe\x00", "application/json", 400, "the body is not valid JSON"),
-    (b'{"query": "q"}', "text/plain", 415, "the body has to be JSON | send application/json"),
+    (b'{"query": "q"}', "text/plain", 415, "the body has to be JSON, and its type application/json"),
     (b'{"query": {}}', "application/json", 400, "query: {} is not allowed, but: a text"),
     (b'{"query": "q", "\\ud800": 1}', "application/json", 400, "there is no parameter"),
     (b'{"query": "q", "source": "\\ud800"}', "application/json", 400, "but: all, memory, sessions"),

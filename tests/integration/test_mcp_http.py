@@ -28,7 +28,7 @@ def talk(url, conversation, **headers):
     anyio.run(run)
 
 
-def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place):
+def test_the_agent_is_the_one_of_the_address_or_the_token(place):
     place.write("MEMORY.md", "Invoices are whole cents.\n")
     place.write("../other/MEMORY.md", "The vault code is 7341.\n")
     listed = [
@@ -47,14 +47,13 @@ def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place):
 
     with serving(place.settings) as url:
         talk(f"{url}/mcp?agent=work", is_work)
-        talk(f"{url}/mcp", is_work, **{"x-memline-agent": "work"})
     with serving(place.settings, tokens={"work": WORK}) as url:
         talk(f"{url}/mcp", is_work, authorization=f"Bearer {WORK}")
         talk(f"{url}/mcp?agent=main", is_refused, authorization=f"Bearer {WORK}")
         assert httpx.post(f"{url}/mcp", json={}, timeout=120).status_code == 401
 
 
-def test_the_header_of_a_session_of_another_agent_is_refused(place):
+def test_a_session_of_another_agent_is_refused(place):
     place.write("MEMORY.md", "Invoices are whole cents.\n")
 
     async def is_refused(client):
@@ -67,7 +66,7 @@ def test_the_header_of_a_session_of_another_agent_is_refused(place):
             assert refused.is_error and "is of agent 'work', not of 'main'" in words(refused)
 
     with serving(place.settings) as url:
-        talk(f"{url}/mcp", is_refused, **{"x-memline-session-key": "agent:Work:main"})
+        talk(f"{url}/mcp?sessionKey=agent:Work:main", is_refused)
         answer = httpx.get(f"{url}/get", params={"paths": "MEMORY.md"}, timeout=120)
         assert answer.json()["excerpts"][0]["text"] == "Invoices are whole cents."
 

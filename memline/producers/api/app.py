@@ -19,7 +19,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from memline.producers.api.arguments import check, whole
-from memline.producers.api.auth import DASHBOARD, MAX_BODY_BYTES, Authenticator, Guard, access_of
+from memline.producers.api.auth import DASHBOARD, Authenticator, Guard, access_of
 from memline.producers.api.calls import Caller, Calls, Pool
 from memline.producers.api.mcp import HttpEndpoint, server
 from memline.producers.api.responses import JsonResponse, error_response, response_to
@@ -34,10 +34,6 @@ from memline.shared.packages import own_version
 CALLS_AT_ONCE = 4
 CALL_TIMEOUT_S = 30
 
-#: Headers in which MCP clients say what other clients say as parameters.
-AGENT_HEADER = "x-memline-agent"
-SESSION_HEADER = "x-memline-session-key"
-
 #: The methods of each call.
 ROUTES = {
     "search": ("GET", "POST"),
@@ -50,13 +46,6 @@ ROUTES = {
 
 #: Calls that the token of an agent opens, about that agent.
 OF_AN_AGENT = frozenset(("search", "get", "status", "append"))
-
-_HINTS = {
-    404: "docs/agents.md lists what there is",
-    405: "see the header Allow",
-    413: "send a smaller request",
-    415: "send application/json",
-}
 
 
 class Api:
@@ -73,9 +62,7 @@ class Api:
         self._calls = calls
         self._pool = Pool(CALLS_AT_ONCE, timeout_s=CALL_TIMEOUT_S)
         authenticator = Authenticator(serve)
-        self._mcp = HttpEndpoint(
-            server(calls, self._mcp_caller, pool=self._pool), max_body_bytes=MAX_BODY_BYTES
-        )
+        self._mcp = HttpEndpoint(server(calls, self._mcp_caller, pool=self._pool))
         self._state = StateReader(calls.settings, calls.served)
         routes = [
             *(Route(f"/{name}", self._answer(name), methods=list(how)) for name, how in ROUTES.items()),
@@ -121,16 +108,13 @@ class Api:
         return answer
 
     def _caller(self, request: Request, agent: object, session_key: object) -> Caller:
-        """Return who asks: the token, the arguments, else the headers say so. Raises AccessDenied."""
-        headers = request.headers
+        """Return who asks: the token and the arguments say so. Raises AccessDenied."""
         return access_of(request.scope).caller(
-            whole(str(agent or headers.get(AGENT_HEADER, ""))),
-            whole(str(session_key or headers.get(SESSION_HEADER, ""))),
-            default_agent=self._calls.default_agent,
+            whole(str(agent or "")), whole(str(session_key or "")), default_agent=self._calls.default_agent
         )
 
     def _mcp_caller(self, request: Request) -> Caller:
-        """Return who asks over MCP: its address and headers say so, not the model. Raises AccessDenied."""
+        """Return who asks over MCP: its address says so, not the model. Raises AccessDenied."""
         query = request.query_params
         return self._caller(request, query.get("agent"), query.get("sessionKey"))
 
@@ -171,7 +155,7 @@ async def _arguments(request: Request) -> dict[str, Any]:
     if not content and request.url.path == "/reindex":
         return {}
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise HTTPException(415, "the body has to be JSON")
+        raise HTTPException(415, "the body has to be JSON, and its type application/json")
     hint = 'send an object, such as {"query": "what to find"}'
     try:
         body = json.loads(content)
@@ -189,10 +173,8 @@ async def _error(_request: Request, error: Exception) -> Response:
 
 async def _http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    hint = _HINTS.get(error.status_code, "")
-    # Starlette's own words have capitals, "Not Found".
-    words = error.detail if error.status_code in (413, 415) else error.detail.lower()
-    return error_response(error.status_code, words, hint, headers=error.headers)
+    hint = "docs/agents.md lists the addresses, their methods and what they take"
+    return error_response(error.status_code, error.detail, hint, headers=error.headers)
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:

@@ -46,9 +46,6 @@ from memline.shared.visible_text import for_model, visible
 Json = dict[str, Any]
 T = TypeVar("T")
 
-#: Calls that may wait for a thread; more are refused, since their clients would have given up.
-MAX_WAITING = 256
-
 
 #: The parameters of the calls: type, limits, and the description that clients show.
 Question = Annotated[str, Meta(description="A question, or exact words, ids, file names, dates.")]
@@ -329,7 +326,7 @@ def _for_model(excerpt: Excerpt) -> Json:
 
 
 class Overloaded(MemlineError):
-    """Too many calls wait, or one took too long; the same call may work later."""
+    """A call took too long, or waited too long for others; the same call may work later."""
 
 
 class Pool:
@@ -344,8 +341,6 @@ class Pool:
 
         A call that takes too long goes on in its thread; its result is dropped.
         """
-        if self._limiter.statistics().tasks_waiting >= MAX_WAITING:
-            raise Overloaded("too many calls at once", hint="try again")
         with anyio.move_on_after(self._timeout_s):
             return await anyio.to_thread.run_sync(call, limiter=self._limiter, abandon_on_cancel=True)
         raise Overloaded(f"no answer within {self._timeout_s:g} s", hint="try again, or ask for less")

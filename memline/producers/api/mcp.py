@@ -171,13 +171,12 @@ class HttpEndpoint:
     A class, because Starlette takes a function for an endpoint of another kind. Work within `run`.
     """
 
-    def __init__(self, made: Server[Any], *, max_body_bytes: int) -> None:
+    def __init__(self, made: Server[Any]) -> None:
         self._manager = StreamableHTTPSessionManager(
             made,
             json_response=True,
             stateless=True,
-            max_request_body_size=max_body_bytes,
-            # Access is decided in front of it.
+            # Access is decided in front of it, and the size of a body limited.
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
         self.run = self._manager.run

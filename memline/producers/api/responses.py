@@ -56,5 +56,4 @@ def status_of(error: MemlineError) -> int:
 
 def response_to(error: MemlineError) -> JsonResponse:
     """Make the response to a request that ended in this error."""
-    headers = {"retry-after": "1"} if isinstance(error, Overloaded) else None
-    return error_response(status_of(error), error.message, error.hint, headers=headers)
+    return error_response(status_of(error), error.message, error.hint)

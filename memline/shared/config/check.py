@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Meta
@@ -51,7 +51,7 @@ _PLAIN = {
 _WITH_REFERENCES = ("apiKey", "headers", "baseUrl", "url", "token", "tokens")
 _GROUPS = ("headers", "tokens")
 
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _MINUTES = {"": 1.0, "ms": 1 / 60_000, "s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
 #: `${NAME}` is the variable NAME; `$${NAME}` is those very characters.
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -59,8 +59,6 @@ _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _DIRECT = {"dm": "direct", "private": "direct"}
 
 _CORRECT = "correct the value, or remove the key to have its default"
-
-B = TypeVar("B", bound=Block)
 
 
 class Reading:
@@ -105,24 +103,16 @@ class Reading:
             if key in ("extraPaths", "paths"):
                 items = [{"path": each} if isinstance(each, str) else each for each in items]
             return [self.read(arguments[0], each, f"{path}[{at}]", key) for at, each in enumerate(items)]
+        if isinstance(raw, str):
+            raw = self._read_text(raw.strip(), path, key)
         if isinstance(raw, float) and raw.is_integer():
             # JSON5 has one kind of number: 400.0 is a whole one.
             raw = int(raw)
-        elif isinstance(raw, str):
-            raw = self._read_text(raw.strip(), path, key)
         try:
             msgspec.convert(raw, kind)
         except msgspec.ValidationError as error:
             return self._mend(kind, raw, path, str(error))
         return raw
-
-    def make(self, kind: type[B], content: dict[str, Any]) -> B:
-        """Make a block of what `read` returned. Raises ConfigError for values that exclude each other."""
-        try:
-            return msgspec.convert(content, kind)
-        except msgspec.ValidationError as error:
-            words, _, where = str(error).partition(" - at `$.")
-            raise ConfigError(f"{self.at(where.rstrip('`'))}: {words}", hint=_CORRECT) from None
 
     def _read_block(self, block: type[Block], raw: dict[str, Any], path: str) -> dict[str, Any]:
         fields, content = {each.encode_name: each for each in _fields(block)}, dict[str, Any]()
@@ -183,12 +173,11 @@ class Reading:
                 # That of `extraPaths` begins at the workspace.
                 is_index = path.endswith(".store.path")
                 return self._absolute(text) if is_index else environment.expand_user(text, self.env)
-            case "interval" | "embedInterval":
-                length = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|)", text)
-                return float(length[1]) * _MINUTES[length[2]] if length else text
-            case "forceFlushTranscriptBytes":
-                size = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([kmg]?)b?", text.lower())
-                return round(float(size[1]) * _UNITS[size[2]]) if size else text
+            case "interval" | "embedInterval" | "forceFlushTranscriptBytes":
+                size = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|[smhd]|[kmg]?b|[kg]|)", text.lower())
+                units = _BYTES if key == "forceFlushTranscriptBytes" else _MINUTES
+                unit = units.get(size[2].removesuffix("b")) if size else None
+                return float(size[1]) * unit if size and unit else text
             case "channel" | "keyPrefix" | "rawKeyPrefix":
                 return text.lower()
             case "userTimezone":

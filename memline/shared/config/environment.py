@@ -198,11 +198,9 @@ def log_level(env: Environment = os.environ, *, default: str = "WARNING") -> str
 
 def colour(env: Environment = os.environ) -> bool | None:
     """Tell whether the user wants colours (https://no-color.org, `FORCE_COLOR`); None: on terminals."""
-    if env.get("NO_COLOR"):
+    if env.get("NO_COLOR") or read(env, "TERM") == "dumb":
         return False
-    if force := env.get("FORCE_COLOR"):
-        return force not in ("0", "false")
-    return False if read(env, "TERM") == "dumb" else None
+    return env["FORCE_COLOR"] != "0" if env.get("FORCE_COLOR") else None
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

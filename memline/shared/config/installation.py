@@ -179,11 +179,6 @@ class Serve(Block, frozen=True):
     tokens: Mapping[str, Token] = {}  # the token of each agent, by its id
     allowed_hosts: tuple[Host, ...] = ()  # in the Host header, beside loopback and `host`
 
-    def __post_init__(self) -> None:
-        tokens = [each for each in (self.token, *self.tokens.values()) if each]
-        if len(set(tokens)) < len(tokens):
-            raise ValueError("two tokens are the same, give each its own")
-
 
 class Ceilings(Block, frozen=True):
     """`limits`: what all agents together may spend for embedding on a day (UTC). 0 is no limit."""

@@ -40,7 +40,7 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Setti
     blocks = [(each, each.holder.pop(each.name)) for each in list(openclaw.searches(raw))]
     _with_variables(raw, reading, home_of(options, env))
     raw = reading.read(ConfigFile, raw)
-    content = reading.make(ConfigFile, raw)
+    content = msgspec.convert(raw, ConfigFile)
     common, own = openclaw.of_qmd(as_dict(raw.get("memory"))), {"": dict[str, Any]()}
     for each, raw_block in blocks:
         block = reading.read(MemorySearch, raw_block, each.path)
@@ -51,7 +51,11 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Setti
     memory = {agent: _memory(merge(common, block), reading) for agent, block in own.items()}
     agents = Agents(content, memory, options, env, path)
     resolved = agents.resolve(reading)
-    for agent in content.serve.tokens:
+    serve = content.serve
+    tokens = [each for each in (serve.token, *serve.tokens.values()) if each]
+    if len({*tokens}) < len(tokens):
+        raise ConfigError(f"{reading.at('serve')}: two tokens are the same", hint="give each its own")
+    for agent in serve.tokens:
         if agent not in resolved:
             words = f"{reading.at(f'serve.tokens.{agent[:80]}')}: there is no agent {agent!r}"
             raise ConfigError(words, hint=f"name one of these: {', '.join(resolved)}")

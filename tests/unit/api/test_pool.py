@@ -3,7 +3,6 @@ import threading
 import anyio
 import pytest
 
-from memline.producers.api import calls as faces
 from memline.producers.api.calls import Overloaded, Pool
 
 
@@ -26,25 +25,3 @@ def test_the_result_and_the_error_of_a_call_are_passed_on():
 def test_a_call_that_takes_too_long_is_not_waited_for(held):
     with pytest.raises(Overloaded, match=r"no answer within 0.05 s"):
         anyio.run(Pool(1, timeout_s=0.05).run, held.wait)
-
-
-def test_a_call_that_too_many_wait_before_is_turned_away_at_once(held, monkeypatch):
-    monkeypatch.setattr(faces, "MAX_WAITING", 2)
-    calls = Pool(1, timeout_s=60)
-    done = []
-
-    async def call():
-        done.append(await calls.run(held.wait))
-
-    async def crowd():
-        async with anyio.create_task_group() as group:
-            for _ in range(3):
-                group.start_soon(call)
-            await anyio.wait_all_tasks_blocked()
-            with pytest.raises(Overloaded, match="too many calls at once"):
-                await calls.run(held.wait)
-            held.set()
-
-    anyio.run(crowd)
-
-    assert done == [True] * 3
