@@ -71,14 +71,6 @@ class IndexFault(MemlineError):
     code = "index_unusable"
 
 
-class IndexNotOurs(IndexFault):
-    """The index path holds a file of another program; it was left untouched."""
-
-
-class IndexTooNew(IndexFault):
-    """The index was written by a newer Memline than this one."""
-
-
 class IndexCorrupt(IndexFault):
     """The index file is damaged; it is derived data and can be rebuilt from the notes."""
 
@@ -91,14 +83,6 @@ class IndexMissing(IndexFault):
     """There is no index file yet."""
 
     code = "first_index_missing"
-
-
-class IndexOfAnother(IndexFault):
-    """The index is of another workspace than the one that is asked about; nothing was read from it."""
-
-
-class IndexReplaced(IndexFault):
-    """The index file was deleted, or another one was put in its place, while a command used it."""
 
 
 class IndexUnwritable(IndexFault):

@@ -97,7 +97,7 @@ class IndexWriter:
     ) -> IndexWriter:
         """Open the index of an agent, by its settings.
 
-        Raises IndexOfAnother for the index of another workspace.
+        Raises IndexFault for the index of another workspace.
         """
         memory = settings.memory
         writer = cls(

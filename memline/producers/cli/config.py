@@ -1,14 +1,12 @@
 """`memline config` shows the merged configuration and checks it."""
 
-import json
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, group
-from memline.producers.cli.output import print_result
+from memline.producers.cli.output import print_json, print_result
 from memline.shared.config.agents import Settings
 from memline.shared.config.config_file import default_places, find
 from memline.shared.config.installation import visible
@@ -24,10 +22,9 @@ def config(_: Invocation) -> None:
 
 @command("memline config show", "memline config show --agent work --json", parent=config)
 @AS_JSON
-def show(invocation: Invocation, as_json: bool) -> None:
-    """Print the merged configuration, secrets hidden."""
-    answer = shown(invocation.settings)
-    print_result(answer, as_json, lines(answer))
+def show(invocation: Invocation, **_: bool) -> None:
+    """Print the merged configuration as JSON, secrets hidden."""
+    print_json(shown(invocation.settings))
 
 
 @command("memline config check", "memline --config new.json5 config check --json", parent=config)
@@ -73,18 +70,3 @@ def _agent(agent: AgentSettings) -> dict[str, Any]:
         "indexPath": str(agent.index_path),
         "memorySearch": visible(msgspec.to_builtins(agent.memory)),
     }
-
-
-def lines(tree: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Write a tree as `path  value`, a line a value."""
-    rows = []
-    for name, each in tree.items():
-        path = f"{prefix}{name}"
-        if isinstance(each, dict):
-            rows += lines(each, f"{path}.")
-        elif isinstance(each, list) and each and isinstance(each[0], dict):
-            for number, item in enumerate(each):
-                rows += lines(item, f"{path}[{number}].")
-        else:
-            rows.append(f"{path:<48}  {each if isinstance(each, str) and each else json.dumps(each)}")
-    return rows

@@ -106,30 +106,27 @@ def fetch_model(agent: AgentSettings) -> None:
 
 @contextmanager
 def progress_line(agent: str) -> Iterator[Callable[[RunProgress], None]]:
-    """Give a function that shows progress; without a terminal it says what it waits for, once a minute."""
-    if not sys.stderr.isatty():
-        say = once_a_minute(at_once=True)
-        yield lambda run: say(f"{agent}: {run.waiting}" if run.waiting else "")
-        return
-    began, next_at, reasons = time.monotonic(), 0.0, {""}
+    """Give a function that shows progress on a terminal, and everywhere what is waited for, once a minute."""
+    say, is_terminal = once_a_minute(), sys.stderr.isatty()
+    began, next_at = time.monotonic(), 0.0
+
+    def erase(then: str = "") -> None:
+        if is_terminal:
+            put(_ERASE + then[: width() - 1], err=True, end="")
 
     def show(run: RunProgress) -> None:
         nonlocal next_at
-        now = time.monotonic()
-        if run.waiting not in reasons:
-            # Why nothing moves, above the line: in it there is no room.
-            reasons.add(run.waiting)
-            put(_ERASE, err=True, end="")
-            note(run.waiting)
-        elif now < next_at:
-            return
-        next_at = now + _REDRAW_S
-        put(_ERASE + _progress(agent, run, now - began)[: width() - 1], err=True, end="")
+        if (now := time.monotonic()) >= next_at or not is_terminal:
+            next_at = now + _REDRAW_S
+            erase()
+            # Why nothing moves: in the line below there is no room.
+            say(f"{agent}: {run.waiting}" if run.waiting else "")
+            erase(_progress(agent, run, now - began))
 
     try:
         yield show
     finally:
-        put(_ERASE, err=True, end="")
+        erase()
 
 
 def _progress(agent: str, run: RunProgress, seconds: float) -> str:

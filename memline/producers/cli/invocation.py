@@ -153,12 +153,9 @@ def confirm(question: str, *, is_answered: bool) -> bool:
     return click.confirm(visible(question), default=False, err=True)
 
 
-def once_a_minute(*, at_once: bool = False) -> Callable[[str], None]:
-    """Give a function that prints a line on stderr, unless it is empty or the last one is of this minute.
-
-    `at_once`: the first line is not held back for a minute.
-    """
-    next_line_at = time.monotonic() + 60 * (not at_once)
+def once_a_minute() -> Callable[[str], None]:
+    """Give a function that prints a line on stderr, unless it is empty or the last one is of this minute."""
+    next_line_at = 0.0
 
     def say(text: str) -> None:
         nonlocal next_line_at

@@ -9,7 +9,7 @@ from memline.producers.actions import backup as backups
 from memline.producers.actions import forget as forgetting
 from memline.producers.bridges import import_chats
 from memline.producers.bridges.import_chats import PROGRAMS, TakenChats
-from memline.producers.cli.invocation import AS_JSON, Invocation, command, confirm, once_a_minute
+from memline.producers.cli.invocation import AS_JSON, Invocation, command, confirm
 from memline.producers.cli.output import echo, note, print_result
 from memline.producers.memory import catch_up
 from memline.shared.clock import SystemClock
@@ -143,10 +143,15 @@ def import_command(invocation: Invocation, source: str, path: str, as_json: bool
     What a person and the model wrote in the thread that is shown becomes a note, secrets masked. The zip may
     be deleted; a later one adds what is new, and what was deleted or forgotten does not return.
     """
-    say, agent = once_a_minute(), invocation.agent()
+    agent = invocation.agent()
     invocation.name_workspace(agent, changes=True)
     file = Path(path).expanduser().absolute()
-    chats = import_chats.take_in(agent, source, file, lambda done: say(counted(done, "conversation")))
+
+    def show(done: int) -> None:
+        if done % 1_000 == 0:
+            note(counted(done, "conversation"))
+
+    chats = import_chats.take_in(agent, source, file, show)
     print_result(to_json(chats), as_json, _chat_lines(chats))
     if not as_json:
         invocation.advise("memline index")

@@ -20,7 +20,7 @@ from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose_fallback
 from memline.shared.embedders.local import downloads
-from memline.shared.errors import IndexCorrupt, IndexReplaced
+from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.finding import Finding, problem
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts, sending
@@ -161,7 +161,7 @@ class IndexRun:
         """Let the workers of this process, or of the fleet, read the files of jobs and embed what is missing.
 
         Returns when no vector is pending, the provider cannot go on, or nothing moves any more. Raises
-        IndexReplaced when the index is deleted or another one is at its path, and the error that ended an
+        IndexFault when the index is deleted or another one is at its path, and the error that ended an
         actor.
         """
         # Imported only when there is work: the actors and dramatiq cost 75 ms of CPU.
@@ -192,7 +192,7 @@ class IndexRun:
     def _refuse_replaced(self) -> None:
         if file_id(self._agent.index_path) != self._file_id:
             what = f"the index {self._agent.index_path} was deleted or replaced during the run"
-            raise IndexReplaced(what, hint="memline index")
+            raise IndexFault(what, hint="memline index")
 
     @contextmanager
     def _facts(self) -> Iterator[Facts]:
@@ -261,7 +261,7 @@ class IndexRun:
         return self._unchanged_s() > (TAKE_OVER_S if may_fall_back else SETTLE_S)
 
     def report(self) -> IndexReport:
-        """Report what happened, from the rows. Raises IndexReplaced: those of a deleted file say nothing."""
+        """Report what happened, from the rows. Raises IndexFault: those of a deleted file say nothing."""
         self._refuse_replaced()
         connection, changes = self._reader, self._plan.changes
         with self._facts() as facts:

@@ -19,8 +19,6 @@ from memline.shared.errors import (
     IndexCorrupt,
     IndexFault,
     IndexMissing,
-    IndexNotOurs,
-    IndexTooNew,
     IndexTooOld,
     IndexUnwritable,
 )
@@ -97,8 +95,8 @@ def vec_error(extension_path: str = "") -> str:
 def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS, kind: Kind = INDEX) -> Connection:
     """Open a connection that may write; the file, its folder and its tables are made when they are missing.
 
-    Raises IndexNotOurs for a file that is neither empty nor of this kind, IndexTooNew and IndexTooOld for
-    another version of it, IndexCorrupt or IndexUnwritable.
+    Raises IndexFault for a file that is neither empty nor of this kind, or of a newer Memline, IndexTooOld,
+    IndexCorrupt or IndexUnwritable.
     """
     # An existing index is never opened by us, only by SQLite: closing any descriptor of a file drops all
     # POSIX locks that this process has on it, and then another process takes this one for dead and deletes
@@ -269,7 +267,7 @@ def in_slices(connection: Connection, statement: str, *parameters: object) -> No
 def refuse_foreign(connection: Connection, path: Path, kind: Kind = INDEX) -> int:
     """Return the schema of a file of ours; 0 while it has no tables.
 
-    Raises IndexNotOurs for a file of another program, IndexTooNew or IndexTooOld for a schema not read.
+    Raises IndexFault for a file of another program or a newer Memline, IndexTooOld for an older schema.
     """
     # In this order: another process may be making the file, its mark and its tables in one transaction.
     has_tables = bool(scalar(connection, "SELECT count(*) FROM sqlite_master"))
@@ -278,7 +276,7 @@ def refuse_foreign(connection: Connection, path: Path, kind: Kind = INDEX) -> in
         raise _not_ours(path)
     version = int(scalar(connection, "PRAGMA user_version"))
     if version > kind.version:
-        raise IndexTooNew(
+        raise IndexFault(
             f"the index {path} has schema {version}; this Memline reads schema {kind.version}",
             hint="upgrade Memline, or use another index with --home DIR",
         )
@@ -291,8 +289,8 @@ def refuse_foreign(connection: Connection, path: Path, kind: Kind = INDEX) -> in
     return version
 
 
-def _not_ours(path: Path) -> IndexNotOurs:
-    return IndexNotOurs(
+def _not_ours(path: Path) -> IndexFault:
+    return IndexFault(
         f"{path} is not a Memline index; it was left untouched",
         hint="set store.path to another file, or use --home DIR",
     )

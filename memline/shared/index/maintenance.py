@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from sqlite3 import Connection
 
-from memline.shared.errors import IndexCorrupt, IndexFault, IndexNotOurs, IndexUnwritable
+from memline.shared.errors import IndexCorrupt, IndexFault, IndexUnwritable
 from memline.shared.index import chunks, driver
 from memline.shared.index.driver import faults, scalar, transaction
 from memline.shared.sqlite import library
@@ -62,11 +62,11 @@ def copy_out(source: Connection, target: Path, *, replaces: bool = True) -> bool
 def opened(path: Path, kind: driver.Kind = driver.INDEX) -> Iterator[Connection]:
     """Open a copy that may be damaged, to read it, once it was checked.
 
-    Raises IndexNotOurs, IndexTooNew, IndexTooOld and IndexCorrupt.
+    Raises IndexFault, IndexTooOld and IndexCorrupt.
     """
     try:
         if not path.is_file() or not path.stat().st_size:
-            raise IndexNotOurs(f"{path} is no copy of an index" if path.exists() else f"{path}: no such file")
+            raise IndexFault(f"{path} is no copy of an index" if path.exists() else f"{path}: no such file")
         with closing(driver.open_reader(path, kind=kind)) as connection:
             with faults(path):
                 connection.execute("PRAGMA cell_size_check = ON")

@@ -14,7 +14,7 @@ from memline.shared.config import environment
 from memline.shared.config.agents import WORKSPACE_OPTION, is_same
 from memline.shared.config.schema import AgentSettings, Chunking
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.errors import IndexOfAnother
+from memline.shared.errors import IndexFault
 from memline.shared.index import ledger, meta
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.rows import LedgerEntry
@@ -113,13 +113,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def refuse_other_workspace(settings: AgentSettings, recorded: str) -> None:
-    """Raise IndexOfAnother when the command line names another workspace than that of the agent's index.
+    """Raise IndexFault when the command line names another workspace than that of the agent's index.
 
     `recorded` is that workspace. The index follows the workspace that is configured for the agent.
     """
     is_configured = settings.workspace_origin not in (WORKSPACE_OPTION, environment.WORKSPACE)
     if recorded and not is_configured and not is_same(recorded, settings.workspace):
-        raise IndexOfAnother(
+        raise IndexFault(
             f"the index {settings.index_path} is of another workspace, {recorded};"
             f" nothing of it is used for {settings.workspace}",
             hint="give each workspace a store.path of its own",
@@ -135,7 +135,7 @@ def make_plan(
 ) -> Plan:
     """Compare the disk, the files of all sources an agent has, with an index; None where there is none.
 
-    `accepts_removals`: the files of a root that was emptied are removed as well. Raises IndexOfAnother for an
+    `accepts_removals`: the files of a root that was emptied are removed as well. Raises IndexFault for an
     index of another workspace.
     """
     if index is not None:

@@ -1,7 +1,7 @@
 import pytest
 
 from memline.producers.runs.index_run import IndexRun
-from memline.shared.errors import IndexReplaced
+from memline.shared.errors import IndexFault
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, remote
 
@@ -37,7 +37,7 @@ def test_an_index_that_is_deleted_while_the_workers_run_ends_the_run(place, monk
 
     monkeypatch.setattr(IndexRun, "work", delete_first)
 
-    with pytest.raises(IndexReplaced, match="was deleted or replaced during the run"):
+    with pytest.raises(IndexFault, match="was deleted or replaced during the run"):
         place.index()
 
 
