@@ -10,14 +10,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-#: Signs of life within the time that systemd allows between two of them: some may be late.
-PINGS = 4
+#: Seconds between two signs of life at most; deploy/ takes a process for dead after two minutes. Of the time
+#: that systemd allows between two a quarter: some may be late.
+EVERY_S = 15.0
 
 #: Seconds that what is said once waits for a systemd that is busy; a sign of life is followed by another.
 WAIT_S = 2.0
-
-#: Seconds between two signs of life in the file; deploy/ takes a process for dead after two minutes.
-FILE_EVERY_S = 15.0
 
 
 class Liveness:
@@ -33,41 +31,31 @@ class Liveness:
         """
         # An abstract socket, of Linux, has a name that begins with NUL.
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
-        self._pings = bool(address and watchdog_s)
         self._file = Path(file) if file else None
-        every_s = [watchdog_s / PINGS] if watchdog_s and self._pings else []
-        #: Seconds between two signs of life; None: they are not waited for.
-        self.every_s = min([*every_s, *[FILE_EVERY_S] * bool(file)], default=None)
+        self._every_s = min(EVERY_S, (watchdog_s or 4 * EVERY_S) / 4)
         self._next = 0.0
 
     def ready(self) -> None:
         """Say that the start is over."""
         self._say("READY=1", WAIT_S)
-        self._touch()
 
     def alive(self) -> None:
         """Say that the loop goes round, when that is due; cheap, for every round."""
-        if self.every_s is not None and (now := time.monotonic()) >= self._next:
-            self._next = now + self.every_s
-            if self._pings:
-                self._say("WATCHDOG=1", 0.0)
-            self._touch()
+        if (now := time.monotonic()) >= self._next:
+            self._next = now + self._every_s
+            self._say("WATCHDOG=1", 0.0)
 
     def stopping(self) -> None:
         """Say that the process ends."""
         self._say("STOPPING=1", WAIT_S)
         if self._file is not None:
-            with suppress(OSError):
-                self._file.unlink()
+            self._file.unlink(missing_ok=True)
 
     def _say(self, text: str, wait_s: float) -> None:
-        if not self._address:
-            return
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
-            opened.settimeout(wait_s)
-            opened.sendto(text.encode(), self._address)
-
-    def _touch(self) -> None:
-        if self._file is not None:
-            with suppress(OSError):
+        with suppress(OSError):
+            if self._file is not None:
                 self._file.touch()
+        if self._address:
+            with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
+                opened.settimeout(wait_s)
+                opened.sendto(text.encode(), self._address)

@@ -24,7 +24,7 @@ from memline.shared.queue.broker import send
 from memline.shared.queue.messages import AgentNotConfigured, MessageRefused, Sweep
 from memline.shared.queue.routes import QUEUES
 from memline.shared.scheduling import model_change
-from memline.shared.scheduling.limits import FileLimits, Limits
+from memline.shared.scheduling.limits import Limits
 
 #: Requests in flight per embed thread. One is being answered, the other lies in the worker so that its thread
 #: never waits. More would only hide work in the queue, where a live edit stands behind it.
@@ -108,7 +108,7 @@ class Context:
         self.settings = settings
         self.clock = clock or SystemClock()
         self._account_file = AccountFile(settings.account_path)
-        self.limits = limits or FileLimits(self._account_file, self.clock)
+        self.limits = limits or Limits(self._account_file, self.clock)
         self.requests = requests or Requests()
         #: Set when the process is told to stop: what waits then waits no longer.
         self.stopping = stopping or threading.Event()

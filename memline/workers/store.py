@@ -11,7 +11,6 @@ from memline.shared.queue.broker import actor, send
 from memline.shared.queue.feed import FEED_EVERY_S, JobFeeder
 from memline.shared.queue.messages import (
     AdvanceBatch,
-    ChunkFiles,
     EmbedTexts,
     StoreFiles,
     StoreVectors,
@@ -39,16 +38,6 @@ def store_files(message: StoreFiles) -> None:
     for row, change in zip(message.files, changes, strict=True):
         log = _LOG.debug if change in ("unchanged", "late", "unknown") else _LOG.info
         log("file.stored", path=row.path, change=change, outcome=row.outcome, chunks=len(row.chunks or ()))
-        if change == "unknown":
-            again = ChunkFiles(
-                agent=message.agent,
-                source=row.source,
-                paths=(row.path,),
-                force=True,
-                job=message.job,
-                index=message.index,
-            )
-            send(again)
     _dispatch(context, message.agent, only_full=True)
 
 

@@ -122,7 +122,7 @@ def envelope(message, *, name="bad", **changes):
     )
 
 
-CHUNK = ChunkFiles(agent="main", source="memory", paths=("memory/note-1.md",))
+CHUNK = ChunkFiles(agent="main", paths=("memory/note-1.md",))
 
 #: (queue, bytes, words of the reason)
 BAD_MESSAGES = {

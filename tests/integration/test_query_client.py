@@ -8,11 +8,11 @@ import dramatiq
 import pytest
 
 from memline.shared.config.installation import QueueAddress
-from memline.shared.queue import replies
+from memline.shared.queue import redis_client, replies
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.messages import RunQuery, decode
 from memline.shared.queue.redis_broker import on_redis
-from memline.shared.queue.replies import QueryClient, Replies, WorkerRefused, ask_fleet
+from memline.shared.queue.replies import QueryClient, ask_fleet
 from memline.shared.search.request import SearchRequest
 from tests.support.redis_server import RedisServer
 
@@ -43,11 +43,11 @@ def alive(url):
 @contextmanager
 def serving(url, answer):
     """A query worker that answers with what the function gives."""
-    broker, boxes = on_redis(url), Replies(url)
+    broker, boxes = on_redis(url), redis_client.client(url)
 
     def run_query(raw):
         question = decode(raw, RunQuery)
-        boxes.put(question.reply_to, json.dumps(answer(question)).encode())
+        replies.put(boxes, question.reply_to, json.dumps(answer(question)).encode())
 
     dramatiq.actor(run_query, broker=broker, queue_name="query", actor_name="run_query")
     worker = dramatiq.Worker(broker, queues={"query"}, worker_threads=1, worker_timeout=20)
@@ -77,23 +77,14 @@ def test_a_question_reaches_a_worker_and_its_answer_comes_back(url):
     assert question.options["today"] == date.today().isoformat()
 
 
-def test_a_question_that_is_wrong_is_refused_and_a_problem_of_the_worker_is_no_answer(url):
-    answers = [{"error": "no such day", "action": "2026-02-10"}, {"error": "damaged", "elsewhere": True}]
-
-    with serving(url, lambda _: answers.pop(0)):
-        with pytest.raises(WorkerRefused, match="no such day"):
-            ask_fleet(url, "main", QUESTION)
-        assert ask_fleet(url, "main", QUESTION) is None
-
-
 def test_without_a_worker_alive_nothing_is_put_on_the_queue(redis, url):
     assert ask_fleet(url, "main", QUESTION) is None
     assert redis.ask("KEYS", "memline:notes:query*") == []
 
 
 def test_an_answer_that_is_not_read_is_gone_after_a_while(redis, url):
-    with closing(Replies(url)) as boxes:
-        boxes.put("a", b"late")
+    with closing(redis_client.client(url)) as client:
+        replies.put(client, "a", b"late")
 
     assert 0 < redis.ask("TTL", "memline:notes:reply:a") <= 30
 

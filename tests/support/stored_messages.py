@@ -37,4 +37,4 @@ class StoredMessages:
 
 
 def files(*paths, agent="main"):
-    return ChunkFiles(agent=agent, source="memory", paths=paths)
+    return ChunkFiles(agent=agent, paths=paths)

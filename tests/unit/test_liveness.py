@@ -30,16 +30,6 @@ def test_pings_are_sent_as_often_as_systemd_needs_and_no_more(tmp_path):
         assert heard.until("STOPPING=1") == ["WATCHDOG=1"]
 
 
-def test_without_a_watchdog_there_are_no_pings(tmp_path):
-    with notify_socket(tmp_path) as heard:
-        signs = Liveness(heard.variables["NOTIFY_SOCKET"])
-        signs.ready()
-        signs.alive()
-        signs.stopping()
-
-        assert (heard.next(), heard.next()) == ("READY=1", "STOPPING=1")
-
-
 def test_signs_of_life_that_systemd_does_not_hear_hold_up_nothing(tmp_path):
     path = tmp_path / "notify.sock"
     Liveness(str(tmp_path / "gone")).ready()
@@ -54,26 +44,9 @@ def test_signs_of_life_that_systemd_does_not_hear_hold_up_nothing(tmp_path):
         assert opened.recv(100) == b"WATCHDOG=1"
 
 
-def test_what_is_said_once_waits_for_a_systemd_that_is_busy(tmp_path, monkeypatch):
-    monkeypatch.setattr(liveness, "WAIT_S", TIMEOUT_S)
-    path = tmp_path / "notify.sock"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
-        opened.bind(str(path))
-        opened.settimeout(TIMEOUT_S)
-        signs = Liveness(str(path), watchdog_s=1e-9)
-        for _ in range(2_000):
-            signs.alive()
-        ending = threading.Thread(target=signs.stopping)
-        ending.start()
-        heard = iter(lambda: opened.recv(100), b"STOPPING=1")
-
-        assert set(heard) == {b"WATCHDOG=1"}
-        ending.join()
-
-
 def test_a_file_is_touched_by_the_loop_and_gone_when_it_ends(tmp_path, monkeypatch):
     file = tmp_path / "alive"
-    monkeypatch.setattr(liveness, "FILE_EVERY_S", 0.0)
+    monkeypatch.setattr(liveness, "EVERY_S", 0.0)
     signs = Liveness(*environment.liveness({"MEMLINE_ALIVE_FILE": str(file)}))
 
     signs.ready()

@@ -38,7 +38,7 @@ from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.scheduling import health, jobs, model_change
 from memline.shared.scheduling.jobs import Job
-from memline.shared.scheduling.limits import FileLimits
+from memline.shared.scheduling.limits import Limits
 from memline.shared.sync.plan import plan_of
 from memline.shared.words import counted
 
@@ -208,7 +208,7 @@ def resume(settings: AgentSettings, *, provider: str = "", queue_url: QueueAddre
 
 def _end_cooldowns(accounts: Accounts, names: Iterable[str], queue_url: QueueAddress) -> None:
     """Let workers call these providers again: before the rows do, or a worker gives back what they send."""
-    limits = RedisLimits(queue_url) if queue_url else FileLimits(accounts.file, SystemClock())
+    limits = RedisLimits(queue_url) if queue_url else Limits(accounts.file, SystemClock())
     # While Redis is away no worker calls anyhow.
     with suppress(QueueError):
         for name in names:
@@ -253,7 +253,9 @@ def drop(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None 
     if not error and not ids:
         raise BadRequest("name the messages", hint="name them with --error or --id")
     url = queue_url(asker.settings)
-    count = dead_letters.drop(url, dead_letters.listed(url, agent=asker.agent, error=error, ids=ids))
+    count = dead_letters.remove(
+        url, dead_letters.listed(url, agent=asker.agent, error=error, ids=ids), puts_back=False
+    )
     words = f"{counted(count, 'message')} removed."
     return Done(value={"dropped": count}, words=(words,))
 
@@ -261,7 +263,9 @@ def drop(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None 
 def requeue(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None = None) -> Done:
     """Put dead letters back on their queues."""
     url = queue_url(asker.settings)
-    count = dead_letters.requeue(url, dead_letters.listed(url, agent=asker.agent, error=error, ids=ids))
+    count = dead_letters.remove(
+        url, dead_letters.listed(url, agent=asker.agent, error=error, ids=ids), puts_back=True
+    )
     words = f"{counted(count, 'message')} put back on the queues."
     return Done(value={"requeued": count}, words=(words,))
 

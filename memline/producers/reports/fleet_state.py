@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import to_builtins
+
 from memline.producers.reports.state import AgentState, State, state
 from memline.shared.config.agents import Settings
 from memline.shared.config.installation import QueueAddress
@@ -61,7 +63,7 @@ def _agent(each: AgentState) -> dict[str, Any]:
         "agentId": each.agent,
         "vectors": {name: getattr(each.backlog, name) for name in STATES},
         "vectorsPerSecond": each.vectors_per_second,
-        "ceiling": each.refusal.to_json() if each.refusal else None,
+        "ceiling": to_builtins(each.refusal),
         "jobs": each.job_reports,
     }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import to_builtins
+
 from memline.producers.reports.state import AgentState, state
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
@@ -126,7 +128,7 @@ def _status(now: AgentState) -> dict[str, Any]:
             "open": len(now.batches),
         },
         "breakers": modes,
-        "ceiling": refusal.to_json() if refusal else None,
+        "ceiling": to_builtins(refusal),
         "fallback": now.fallback,
         "identity": rows if active or target else None,
     }

@@ -20,7 +20,6 @@ import msgspec
 from memline.shared.config.installation import QueueAddress
 from memline.shared.queue import redis_client
 from memline.shared.queue.messages import ENVELOPES, Envelope, agent_of
-from memline.shared.queue.redis_client import FleetClient
 from memline.shared.queue.routes import QUEUES
 
 #: Messages read at a time: one with files that were read has their text, some hundred kB.
@@ -85,20 +84,11 @@ def _kind(error: str) -> str:
     return _OWN_WORDS.sub("*", error)
 
 
-def requeue(address: QueueAddress, letters: Sequence[DeadLetter]) -> int:
-    """Put dead letters on their queues again; returns how many were still there."""
-    return _remove(address, letters, is_put_back=True)
+def remove(address: QueueAddress, letters: Sequence[DeadLetter], *, puts_back: bool) -> int:
+    """Put dead letters on their queues again, or drop them; returns how many were still there.
 
-
-def drop(address: QueueAddress, letters: Sequence[DeadLetter]) -> int:
-    """Remove dead letters for good; returns how many were still there.
-
-    What they are about is in the rows, and is sent, and paid for, again where it is still wanted.
+    What a dropped one is about is in the rows, and is sent, and paid for, again where it is still wanted.
     """
-    return _remove(address, letters, is_put_back=False)
-
-
-def _remove(address: QueueAddress, letters: Sequence[DeadLetter], *, is_put_back: bool) -> int:
     with closing(redis_client.client(address)) as client:
         count = 0
         for letter in letters:
@@ -110,7 +100,7 @@ def _remove(address: QueueAddress, letters: Sequence[DeadLetter], *, is_put_back
             pipe.zrem(f"{base}.XQ", letter.id)
             pipe.hdel(f"{base}.XQ.msgs", letter.id)
             pipe.delete(client.key(f"error:{letter.id}"))
-            if is_put_back:
+            if puts_back:
                 pipe.hset(f"{base}.msgs", letter.id, letter.content)
                 pipe.rpush(base, letter.id)
             client.execute(pipe)
@@ -118,35 +108,28 @@ def _remove(address: QueueAddress, letters: Sequence[DeadLetter], *, is_put_back
         return count
 
 
-def _read_all(client: FleetClient, queue: str) -> Iterator[DeadLetter]:
-    first = 0
-    while dead := client.zrange(f"{client.key(queue)}.XQ", first, first + _PART - 1, withscores=True):
-        yield from _read(client, queue, dead)  # type: ignore[arg-type]
+def _read_all(client: Any, queue: str) -> Iterator[DeadLetter]:
+    base, first = client.key(queue), 0
+    while dead := client.zrange(f"{base}.XQ", first, first + _PART - 1, withscores=True):
         first += _PART
-
-
-def _read(client: FleetClient, queue: str, dead: Sequence[tuple[bytes, float]]) -> Iterator[DeadLetter]:
-    """Read the dead letters of these ids, each with the moment it became one (ms since the epoch)."""
-    if not dead:
-        return
-    ids, now = [raw_id.decode() for raw_id, _ in dead], time.time()
-    stored: Any = client.hmget(f"{client.key(queue)}.XQ.msgs", ids)
-    errors: Any = client.mget([client.key(f"error:{each}") for each in ids])
-    for message_id, (_, at_ms), raw, error in zip(ids, dead, stored, errors, strict=True):
-        if raw is None:
-            continue
-        try:
-            envelope = ENVELOPES.decode(raw)
-        except msgspec.DecodeError:
-            envelope = Envelope(queue, "", [], {}, {}, message_id, 0)
-        # As it was before its first try: dramatiq counts the retries among the options.
-        as_new = msgspec.structs.replace(envelope, options={"redis_message_id": message_id})
-        yield DeadLetter(
-            id=message_id,
-            queue=queue,
-            actor=envelope.actor_name,
-            agent=agent_of(envelope.args),
-            error=error.decode() if error else f"no worker knows the actor {envelope.actor_name!r}",
-            age_s=max(0.0, now - at_ms / 1000),
-            content=msgspec.msgpack.encode(msgspec.structs.asdict(as_new)),
-        )
+        ids = [raw_id.decode() for raw_id, _ in dead]
+        stored = client.hmget(f"{base}.XQ.msgs", ids)
+        errors = client.mget([client.key(f"error:{each}") for each in ids])
+        for message_id, (_, at_ms), raw, error in zip(ids, dead, stored, errors, strict=True):
+            if raw is None:
+                continue
+            try:
+                envelope = ENVELOPES.decode(raw)
+            except msgspec.DecodeError:
+                envelope = Envelope(queue, "", [], {}, {}, message_id, 0)
+            # As it was before its first try: dramatiq counts the retries among the options.
+            as_new = msgspec.structs.replace(envelope, options={"redis_message_id": message_id})
+            yield DeadLetter(
+                id=message_id,
+                queue=queue,
+                actor=envelope.actor_name,
+                agent=agent_of(envelope.args),
+                error=error.decode() if error else f"no worker knows the actor {envelope.actor_name!r}",
+                age_s=max(0.0, time.time() - at_ms / 1000),
+                content=msgspec.msgpack.encode(msgspec.structs.asdict(as_new)),
+            )

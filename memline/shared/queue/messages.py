@@ -42,7 +42,6 @@ class ChunkFiles(Wire, frozen=True, kw_only=True):
     queue, actor = "chunk", "chunk_files"
 
     agent: str
-    source: str
     #: Paths as in the ledger (relative to the workspace, or absolute for `extraPaths` outside it).
     paths: tuple[str, ...]
     #: Chunk again even when the hash is the one in the ledger.

@@ -18,7 +18,7 @@ from typing import Any
 
 from memline.shared.config.installation import QueueAddress
 from memline.shared.queue import redis_client
-from memline.shared.scheduling.limits import HOLD, STOP_COOLDOWN_S, Move
+from memline.shared.scheduling.limits import HOLD, Limits, Move
 
 #: KEYS: the hold, then one a unit. ARGV: the longest wait (s), then of each unit the seconds that the call
 #: moves it on by, and how far ahead it may be.
@@ -50,8 +50,8 @@ end
 """
 
 
-class RedisLimits:
-    """The limits of accounts, the same for all processes of a fleet (`shared.scheduling.limits.Limits`)."""
+class RedisLimits(Limits):
+    """The limits of accounts, the same for all processes of a fleet."""
 
     def __init__(self, address: QueueAddress, retry: Callable[..., Any] | None = None) -> None:
         """`retry` calls what asks Redis: while it is away a worker waits here, since what it is about to pay
@@ -75,8 +75,7 @@ class RedisLimits:
             self._retry(self._hold, keys=[self._key(account, HOLD)], args=[seconds])
 
     def end_cooldown(self, account: str) -> None:
-        if self.take(account, {}) > STOP_COOLDOWN_S:
-            self._retry(self._client.delete, self._key(account, HOLD))
+        self._retry(self._client.delete, self._key(account, HOLD))
 
     def _key(self, account: str, part: str) -> str:
         return self._client.key(f"limit:{{{account}}}:{part}")

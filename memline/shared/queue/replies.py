@@ -19,6 +19,7 @@ from memline.shared.logs import Log
 from memline.shared.queue import broker, redis_broker, redis_client
 from memline.shared.queue.fleet import live_workers
 from memline.shared.queue.messages import RunQuery
+from memline.shared.queue.redis_client import FleetClient
 from memline.shared.search.request import SearchRequest
 from memline.shared.sources.dates import day_of_time
 
@@ -30,26 +31,13 @@ ANSWER_TIMEOUT_S = 2.0
 BOX_TTL_S = 30
 
 
-class WorkerRefused(QueueError):
-    """The question cannot be answered as it is: the worker says why."""
-
-
-class Replies:
-    """Carries answers from query workers to those who asked. Safe to use from several threads."""
-
-    def __init__(self, address: QueueAddress) -> None:
-        self._client = redis_client.client(address)
-
-    def put(self, box: str, answer: bytes) -> None:
-        """Put an answer into a box."""
-        name = self._client.key(f"reply:{box}")
-        pipe = self._client.pipeline(transaction=False)
-        pipe.rpush(name, answer)
-        pipe.expire(name, BOX_TTL_S)
-        self._client.execute(pipe)
-
-    def close(self) -> None:
-        self._client.close()
+def put(client: FleetClient, box: str, answer: bytes) -> None:
+    """Put an answer into a box."""
+    name = client.key(f"reply:{box}")
+    pipe = client.pipeline(transaction=False)
+    pipe.rpush(name, answer)
+    pipe.expire(name, BOX_TTL_S)
+    client.execute(pipe)
 
 
 class QueryClient:
@@ -71,8 +59,8 @@ class QueryClient:
     ) -> dict[str, Any] | None:
         """Send a question to a query worker and wait for its answer, as JSON.
 
-        None when no worker is alive, or the answer did not come in time, or the worker could not answer for
-        a reason of its own. Raises WorkerRefused, and QueueError when the queue cannot be reached.
+        None when no worker is alive, or the answer did not come in time, or the worker has none. Raises
+        QueueError when the queue cannot be reached.
         """
         if not any("query" in worker.queues for worker in live_workers(self._client)):
             return None
@@ -82,26 +70,13 @@ class QueryClient:
         query = options.pop("query")
         question = RunQuery(agent=agent, query=query, reply_to=box, until=until, options=options, index=index)
         self._broker.enqueue(broker.envelope(question))
-        raw = self._take(box, time.monotonic() + timeout_s)
-        answer: dict[str, Any] | None = None if raw is None else json.loads(raw)
-        if answer is None or answer.get("elsewhere"):
-            return None
-        if "error" in answer:
-            raise WorkerRefused(answer["error"], hint=answer.get("action", ""))
+        popped: Any = None
+        while popped is None and time.time() < until:
+            # Shorter than any command may take, so that no connection of its own is needed for blocking.
+            block_s = redis_client.LOOK_TIMEOUT_S / 4
+            popped = self._client.blpop([self._client.key(f"reply:{box}")], timeout=block_s)
+        answer: dict[str, Any] | None = json.loads(popped[1]) if popped else None
         return answer
-
-    def _take(self, box: str, deadline: float) -> bytes | None:
-        """Wait for the answer; None when the time is over (monotonic seconds)."""
-        # Shorter than any command may take, so that no connection of its own is needed for blocking.
-        block_s = redis_client.LOOK_TIMEOUT_S / 4
-        while (left_s := deadline - time.monotonic()) > 0:
-            # BLPOP with 0 would wait for ever.
-            wait_s = max(0.01, min(left_s, block_s))
-            popped: Any = self._client.blpop([self._client.key(f"reply:{box}")], timeout=wait_s)
-            if popped:
-                answer: bytes = popped[1]
-                return answer
-        return None
 
 
 def ask_fleet(
@@ -110,13 +85,11 @@ def ask_fleet(
     """Ask a query worker once, for a command; None when none is alive, or it did not answer in time.
 
     `index` is the file name of the index that is meant. When Redis cannot be reached the caller reads the
-    index itself: it is a local file. Raises WorkerRefused for a question that is wrong for every worker.
+    index itself: it is a local file.
     """
     try:
         with closing(QueryClient(address)) as client:
             return client.ask(agent, request, timeout_s=ANSWER_TIMEOUT_S, index=index)
-    except WorkerRefused:
-        raise
     except QueueError as error:
         Log("search").warning("queue.unavailable", error=error.message)
         return None

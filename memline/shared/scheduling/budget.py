@@ -37,9 +37,6 @@ TEXTS_SHARE = 0.95
 #: Days that spending is kept, and days of the longer sum of `spent`.
 KEPT_DAYS, LONG_DAYS = 400, 30
 
-#: What stands for a limit when a model has no price.
-NO_PRICE = "prices"
-
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
     """What pays for a request, a batch or a question."""
@@ -51,36 +48,41 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why nothing is sent: the limit of the day that would be passed."""
+    """Why nothing is sent: the limit of the day that would be passed, or cannot be kept."""
 
-    #: The key below `limits`; NO_PRICE when a limit in dollars cannot be kept.
+    #: The key below `limits`.
     key: str
     limit: float
     spent: float
-    model: str
-    day: str
+    reason: str
+    action: str
 
-    @property
-    def reason(self) -> str:
-        if self.key == NO_PRICE:
-            return f"no price is known for {self.model}, so limits.maxCostPerDay cannot be kept"
-        amounts = f"{self._amount(self.spent)} of {self._amount(self.limit)}"
-        return f"the ceiling limits.{self.key} is reached: {amounts} today, {self.day} UTC"
 
-    @property
-    def action(self) -> str:
-        if self.key == NO_PRICE:
-            price = f'prices: {{ "{self.model}": {{ perMillion: … }} }}'
-            return f"set {price}, or limits.maxTokensPerDay; then run: memline index"
-        next_day = (datetime.fromisoformat(self.day) + timedelta(days=1)).date()
-        resumes = f"embedding goes on at {next_day} 00:00 UTC"
-        return f"{resumes}; or raise limits.{self.key}, then run: memline index"
+def _refusal(key: str, limit: float, spent: float, now: float) -> Refusal:
+    def amount(value: float) -> str:
+        return counted(round(value), "token") if "Tokens" in key else f"${value:,.4f}"
 
-    def _amount(self, amount: float) -> str:
-        return counted(round(amount), "token") if "Tokens" in self.key else f"${amount:,.4f}"
+    day = datetime.fromtimestamp(now, UTC).date()
+    amounts = f"{amount(spent)} of {amount(limit)} today, {day} UTC"
+    goes_on = f"embedding goes on at {day + timedelta(days=1)} 00:00 UTC"
+    return Refusal(
+        key=key,
+        limit=limit,
+        spent=spent,
+        reason=f"the ceiling limits.{key} is reached: {amounts}",
+        action=f"{goes_on}; or raise limits.{key}, then run: memline index",
+    )
 
-    def to_json(self) -> dict[str, Any]:
-        return {**msgspec.structs.asdict(self), "reason": self.reason, "action": self.action}
+
+def _no_price(model: str) -> Refusal:
+    price = f'prices: {{ "{model}": {{ perMillion: … }} }}'
+    return Refusal(
+        key="maxCostPerDay",
+        limit=0.0,
+        spent=0.0,
+        reason=f"no price is known for {model}, so limits.maxCostPerDay cannot be kept",
+        action=f"set {price}, or limits.maxTokensPerDay; then run: memline index",
+    )
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -136,21 +138,20 @@ class Budget(msgspec.Struct, frozen=True):
     def _left(
         self, connection: Connection | None, charge: Charge, now: float
     ) -> tuple[float, Refusal | None]:
-        per_million, day, limits = self._per_million(charge), day_of(now), self.limits
-        model = charge.identity.model
+        per_million, limits, day = self._per_million(charge), self.limits, day_of(now)
         cost, unpriced = connection.execute(_SPENT_IN_DAY, (day,)).fetchone() if connection else (0.0, 0)
         if per_million is not None:
             key, limit, spent = "maxCostPerDay", limits.max_cost_per_day, cost
         elif limits.max_tokens_per_day or not limits.max_cost_per_day:
             key, limit, spent = "maxTokensPerDay", limits.max_tokens_per_day, unpriced
         else:
-            return 0.0, Refusal(key=NO_PRICE, limit=0.0, spent=0.0, model=model, day=day)
+            return 0.0, _no_price(charge.identity.model)
         if not limit or per_million == 0:
             return math.inf, None
         room = limit * (1.0 if charge.mode == QUESTIONS else TEXTS_SHARE) - spent
         # A millionth of a token more than the room is a matter of floating point.
         left = max(0.0, room / ((per_million or 1e6) / 1e6) + 1e-6)
-        return left, Refusal(key=key, limit=limit, spent=spent, model=model, day=day)
+        return left, _refusal(key, limit, spent, now)
 
     def _add(self, connection: Connection, charge: Charge, day: str, tokens: int, requests: int) -> None:
         per_million = self._per_million(charge)

@@ -13,7 +13,7 @@ or goes without its vector.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
@@ -36,7 +36,7 @@ HOLD = "hold"
 
 #: Seconds no worker calls a provider that said a definite no; by then the store worker has paused it. Longer
 #: than a worker waits for its place (`workers.embed`): what was in flight then goes back to the rows without
-#: a call. So nothing ends it earlier.
+#: a call.
 STOP_COOLDOWN_S = 10.0
 
 #: Seconds no worker calls after a request that failed as a whole: what others have in hand goes back.
@@ -79,32 +79,11 @@ def costs(
     return moves
 
 
-class Limits(Protocol):
-    """The limits of accounts, named as in `shared.index.accounts`. Safe to use from several threads."""
+class Limits:
+    """The limits of accounts, named as in `shared.index.accounts`, by rows of the account file of a home.
 
-    def take(self, account: str, moves: Mapping[str, Move], *, max_wait_s: float = 0) -> float:
-        """Take a place for a call that costs so much (`costs`); for one without costs nothing is taken.
-
-        Returns the seconds until the place, 0 for now. Longer than `max_wait_s`, nothing was taken. Places
-        are given in the order in which they are asked for, so that of many who wait none waits in vain.
-        """
-        ...
-
-    def cool_down(self, account: str, seconds: float) -> None:
-        """Let no process call for so long; a shorter time never cuts a longer one."""
-        ...
-
-    def end_cooldown(self, account: str) -> None:
-        """Let processes call again, since an operator has asked for it.
-
-        A cooldown after a definite no stays, which is over soon: requests that workers have in hand would
-        go out with a key that was replaced.
-        """
-        ...
-
-
-class FileLimits:
-    """Limits the calls of all processes of a home, by rows of its account file."""
+    Safe to use from several threads.
+    """
 
     def __init__(self, file: AccountFile, clock: Clock) -> None:
         self._file = file
@@ -114,6 +93,11 @@ class FileLimits:
         self._file.close()
 
     def take(self, account: str, moves: Mapping[str, Move], *, max_wait_s: float = 0) -> float:
+        """Take a place for a call that costs so much (`costs`); for one without costs nothing is taken.
+
+        Returns the seconds until the place, 0 for now. Longer than `max_wait_s`, nothing was taken. Places
+        are given in the order in which they are asked for, so that of many who wait none waits in vain.
+        """
         # Without costs most calls of most accounts: they write nothing.
         with self._file.writing() if moves else self._file.reading() as connection:
             # Read here: another process may have held the file.
@@ -135,6 +119,7 @@ class FileLimits:
             return float(at - now)
 
     def cool_down(self, account: str, seconds: float) -> None:
+        """Let no process call for so long; a shorter time never cuts a longer one."""
         with self._file.writing() as connection:
             connection.execute(
                 "INSERT INTO limits (account, unit, next_at) VALUES (?, ?, ?)"
@@ -143,8 +128,6 @@ class FileLimits:
             )
 
     def end_cooldown(self, account: str) -> None:
+        """Let processes call again, since an operator has asked for it."""
         with self._file.writing() as connection:
-            connection.execute(
-                "DELETE FROM limits WHERE account = ? AND unit = ? AND next_at > ?",
-                (account, HOLD, self._clock.now() + STOP_COOLDOWN_S),
-            )
+            connection.execute("DELETE FROM limits WHERE account = ? AND unit = ?", (account, HOLD))

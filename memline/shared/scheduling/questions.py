@@ -19,7 +19,7 @@ from memline.shared.providers import LOCAL
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge
 from memline.shared.scheduling.health import Health
-from memline.shared.scheduling.limits import FileLimits, Limits, costs, minute_limits
+from memline.shared.scheduling.limits import Limits, costs, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.words import because
 
@@ -46,7 +46,7 @@ class QueryEmbedder:
         self._settings = settings
         self._choice = choice
         self._file = AccountFile(settings.account_path)
-        self._limits = limits or FileLimits(self._file, clock)
+        self._limits = limits or Limits(self._file, clock)
         self._budget = Budget.of(self._file, settings)
         self._clock = clock
         self._lock = threading.Lock()

@@ -11,7 +11,7 @@ from memline.shared.index.driver import transaction
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
-from memline.shared.scheduling.limits import FileLimits
+from memline.shared.scheduling.limits import Limits
 from tests.support.index_rows import CAPS, MODEL_A, batch_failed, file_row, lease_all, retarget, use
 from tests.support.workspace import remote
 
@@ -74,7 +74,7 @@ def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(place, wr
     use(writer, choose(place.agent))
     writer.store_file(file_row("b.md", *(f"pears {n}" for n in range(20))))
     hold(writer, 50_000)
-    limits = FileLimits(writer.accounts.file, SystemClock())
+    limits = Limits(writer.accounts.file, SystemClock())
     limits.cool_down(writer.accounts.of("openai"), 50_000)
     caps = replace(CAPS, max_rows=7)
     before = writer.lease(caps, credits=8, only_full=False)

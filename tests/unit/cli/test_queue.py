@@ -35,8 +35,7 @@ def fleet(place, monkeypatch):
         return [each for each in LETTERS if not error or error in each.error]
 
     monkeypatch.setattr(dead_letters, "listed", listed)
-    monkeypatch.setattr(dead_letters, "requeue", lambda _url, chosen: len(chosen))
-    monkeypatch.setattr(dead_letters, "drop", lambda _url, chosen: len(chosen))
+    monkeypatch.setattr(dead_letters, "remove", lambda _url, chosen, **_: len(chosen))
 
 
 def output(capsys, *args, status=0):

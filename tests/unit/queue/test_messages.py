@@ -13,7 +13,7 @@ from memline.shared.queue.messages import (
 from tests.support.index_rows import MODEL_A, vector
 from tests.support.process import python
 
-CHUNK = ChunkFiles(agent="main", source="memory", paths=("a.md", "日記.md"), force=True)
+CHUNK = ChunkFiles(agent="main", paths=("a.md", "日記.md"), force=True)
 #: It has what MessagePack has and JSON has not.
 VECTORS = StoreVectors(
     agent="main",
@@ -64,9 +64,7 @@ def test_a_message_of_another_version_is_refused_with_both_versions_and_what_to_
     assert error.value.hint == f"install the same Memline for {outdated} as for the other"
 
 
-@pytest.mark.parametrize(
-    "raw", [None, 7, [], "text", {}, {"agent": "main"}, {"agent": 1, "source": "", "paths": []}]
-)
+@pytest.mark.parametrize("raw", [None, 7, [], "text", {}, {"agent": "main"}, {"agent": 1, "paths": []}])
 def test_what_has_another_shape_is_refused(raw):
     with pytest.raises(MessageRefused, match="not a valid ChunkFiles message"):
         decode(raw, ChunkFiles)

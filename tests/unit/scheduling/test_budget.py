@@ -13,7 +13,7 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling.budget import NO_PRICE, QUESTIONS, TEXTS_SHARE, Budget, Charge, spent
+from memline.shared.scheduling.budget import QUESTIONS, TEXTS_SHARE, Budget, Charge, spent
 from memline.shared.scheduling.leases import Usage
 from memline.shared.sources.tokens import estimate_tokens
 from tests.support.clock import ManualClock
@@ -62,7 +62,7 @@ def test_a_model_without_a_price_has_a_limit_in_tokens_and_stops_where_there_is_
 
     assert by_tokens is not None and by_tokens.key == "maxTokensPerDay"
     assert "950 tokens of 1,000 tokens" in by_tokens.reason
-    assert by_price is not None and by_price.key == NO_PRICE
+    assert by_price is not None and by_price.reason.startswith("no price is known")
     assert "no price is known for m" in by_price.reason and "perMillion" in by_price.action
     assert priced.take(UNKNOWN, 1, NOW) is None
 

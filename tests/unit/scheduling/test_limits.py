@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from memline.shared.index.accounts import AccountFile
-from memline.shared.scheduling.limits import STOP_COOLDOWN_S, WINDOW_S, FileLimits, costs
+from memline.shared.scheduling.limits import WINDOW_S, Limits, costs
 from tests.support.clock import ManualClock
 
 #: A call that a minute holds eighteen of.
@@ -28,7 +28,7 @@ def clock():
 
 @pytest.fixture
 def limits(path, clock):
-    with closing(FileLimits(AccountFile(path), clock)) as limits:
+    with closing(Limits(AccountFile(path), clock)) as limits:
         yield limits
 
 
@@ -85,14 +85,13 @@ def test_a_cooldown_keeps_all_callers_waiting_and_is_never_cut_short(limits, clo
     assert limits.take("openai", CALL) == 0
 
 
-@pytest.mark.parametrize(("seconds", "left"), [(60, 0), (STOP_COOLDOWN_S, STOP_COOLDOWN_S)])
-def test_a_cooldown_ends_when_an_operator_says_so_but_not_after_a_definite_no(limits, seconds, left):
-    limits.cool_down("openai", seconds)
+def test_a_cooldown_ends_when_an_operator_says_so(limits):
+    limits.cool_down("openai", 60)
     limits.cool_down("voyage", 60)
 
     limits.end_cooldown("openai")
 
-    assert (limits.take("openai", {}), limits.take("voyage", {})) == (left, 60)
+    assert (limits.take("openai", {}), limits.take("voyage", {})) == (0, 60)
 
 
 def test_a_clock_that_was_set_back_keeps_no_text_waiting(limits, clock):
@@ -113,7 +112,7 @@ def test_two_processes_share_a_minute_also_when_one_of_them_is_killed(path, cloc
         child.join()
 
     assert [child.exitcode for child in children] == [-9, -9]
-    with closing(FileLimits(AccountFile(path), clock)) as limits:
+    with closing(Limits(AccountFile(path), clock)) as limits:
         assert limits.take("openai", CALL) == pytest.approx(80 * WINDOW_S / 18)
 
 
@@ -121,6 +120,6 @@ def take_and_die(path, clock):
     """Take places in a process that is killed while it holds the file."""
     file = AccountFile(path)
     for _ in range(40):
-        FileLimits(file, clock).take("openai", CALL, max_wait_s=1_000)
+        Limits(file, clock).take("openai", CALL, max_wait_s=1_000)
     with file.writing():
         os.kill(os.getpid(), signal.SIGKILL)

@@ -4,7 +4,7 @@ from memline.shared.queue.messages import ChunkFiles, MessageRefused, StoreFiles
 from memline.workers import chunk
 from tests.unit.workers.conftest import work
 
-MESSAGE = ChunkFiles(agent="main", source="memory", paths=("memory/a.md", "memory/gone.md"), job="5f3a")
+MESSAGE = ChunkFiles(agent="main", paths=("memory/a.md", "memory/gone.md"), job="5f3a")
 
 
 def test_files_are_sent_to_the_store_worker_as_they_are_now(context, sent):
@@ -28,11 +28,11 @@ def test_many_files_are_sent_in_several_messages(context, sent, monkeypatch):
 def test_files_of_another_workspace_are_refused(context, sent):
     here = context.agent("main").index_path.name
 
-    work(chunk.chunk_files, ChunkFiles(agent="main", source="memory", paths=("memory/a.md",), index=here))
+    work(chunk.chunk_files, ChunkFiles(agent="main", paths=("memory/a.md",), index=here))
     with pytest.raises(MessageRefused, match=r"about the index main\.sqlite"):
         work(
             chunk.chunk_files,
-            ChunkFiles(agent="main", source="memory", paths=("memory/a.md",), index="main.sqlite"),
+            ChunkFiles(agent="main", paths=("memory/a.md",), index="main.sqlite"),
         )
 
     assert [(type(each), each.index) for each in sent if isinstance(each, StoreFiles)] == [(StoreFiles, here)]

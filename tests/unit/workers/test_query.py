@@ -22,7 +22,6 @@ def asked(context, monkeypatch):
         return Client(server=fake)
 
     monkeypatch.setattr(redis_client, "client", client)
-    monkeypatch.setattr(query, "enqueue_files", lambda *_, **__: None)
 
     def ask(text, *, agent="main", index="", is_awaited=True, **options):
         until = context.clock.now() + (1 if is_awaited else -1)
@@ -54,7 +53,7 @@ def test_a_question_whose_caller_has_given_up_is_not_answered(asked):
     assert asked("apples", is_awaited=False) is None
 
 
-def test_a_problem_of_this_process_leaves_the_answer_to_another(asked):
-    assert asked("apples", agent="bob")["elsewhere"] is True
-    assert "about the index main.sqlite" in asked("apples", index="main.sqlite")["error"]
-    assert asked("apples", unknown_option=1)["elsewhere"] is True
+@pytest.mark.parametrize("odd", [{"agent": "bob"}, {"index": "main.sqlite"}, {"unknown_option": 1}])
+def test_what_cannot_be_answered_is_left_to_who_asks(asked, odd, caplog):
+    assert asked("apples", **odd) is None
+    assert caplog.messages == ["question.not_answered"]
