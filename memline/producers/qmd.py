@@ -117,7 +117,6 @@ class Qmd:
             "backend": "qmd",
             "fallback": {"from": "qmd", "reason": state.error} if state.error_at else status["fallback"],
             **dict.fromkeys(("provider", "model", "requestedProvider"), "qmd"),
-            "providerReason": "",
             "files": state.files,
             "behind": {"files": behind, "vectors": 0},
             "dirty": behind > 0,

@@ -23,9 +23,7 @@ OK = "ok"
 #: what is shown is at most a second old.
 GOOD_FOR_S = 0.5
 
-#: Kinds of an action: what can be typed as it is, what a person has to understand first, nothing.
-COMMAND, SENTENCE, NONE = "command", "sentence", "none"
-
+#: An action that can be typed as it is; others a person has to understand first.
 _COMMAND = r"(?:memline|pip|uv|sudo|chmod|redis-cli|rm|mv) [^…;(]+"
 
 
@@ -45,9 +43,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def action_kind(self) -> str:
-        if not self.action:
-            return NONE
-        return COMMAND if re.fullmatch(_COMMAND, self.action) else SENTENCE
+        """Return `command`, `sentence`, or `none`."""
+        if re.fullmatch(_COMMAND, self.action):
+            return "command"
+        return "sentence" if self.action else "none"
 
     @property
     def is_trouble(self) -> bool:

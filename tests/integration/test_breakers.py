@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from memline.producers.runs.in_process import InProcessWorkers
-from memline.producers.runs.prepare import prepare
+from memline.producers.runs.index_run import prepare
 from memline.shared.finding import PROBLEM
 from memline.shared.queue.broker import send
 from memline.shared.queue.messages import Sweep

@@ -2,8 +2,6 @@
 
 import pytest
 
-from memline.producers.runs import index_run
-from memline.shared.scheduling import leases
 from tests.support.process import end, running_memline, wait
 from tests.support.undisturbed import assert_as_undisturbed
 from tests.support.workspace import note, paths, remote, until
@@ -104,16 +102,3 @@ def test_a_run_whose_index_is_deleted_ends_with_words_and_status_1(place, server
     assert "was deleted or replaced during the run" in stderr
     assert stderr.splitlines()[-1].startswith("Try: ")
     assert "Traceback" not in stderr
-
-
-def test_a_run_in_which_nothing_moves_ends_with_status_1(place, server, monkeypatch):
-    monkeypatch.setattr(index_run, "STALLED_S", 0.3)
-    # So may a request that lasts as long as it may.
-    monkeypatch.setattr(leases, "lease_s", lambda _: 0.3)
-    # A provider that takes a request and does not answer in the time of this test.
-    server.control({"latency_ms": 3_000})
-
-    report = place.index()
-
-    assert report.failed
-    assert report.action == "memline doctor"

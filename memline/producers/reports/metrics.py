@@ -60,8 +60,6 @@ def samples(state: State) -> Iterator[tuple[str, float, dict[str, str]]]:
             for kind in STATES:
                 yield "vectors", getattr(agent.backlog, kind), {"agent": name, "state": kind}
             yield "vectors_per_second", agent.vectors_per_second, {"agent": name}
-            for kind, count in agent.job_counts.items():
-                yield "jobs", count, {"agent": name, "state": kind}
     for code, name, level in sorted({(each.code, each.agent or "", each.level) for each in state.findings}):
         yield "finding", 1, {"code": code, "agent": name, "level": level}
 

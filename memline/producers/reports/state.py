@@ -72,10 +72,8 @@ class AgentState(Facts):
         self.vectors_per_second = round(self.rate, 2)
         #: Files of jobs that were not read: without them an index whose job has begun looks complete.
         self.files_waiting = jobs.count_waiting(self.index)
-        #: JSON of the jobs that are not over, and the count of all by their state.
+        #: JSON of the jobs that are not over.
         self.job_reports = job_reports.report_jobs(self, self.jobs) if self.jobs else []
-        states = [job.state for job in jobs.listed(self.index)]
-        self.job_counts = {each: states.count(each) for each in jobs.STATES}
 
     @property
     def is_building(self) -> bool:

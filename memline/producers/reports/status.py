@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import to_builtins
-
 from memline.producers.reports.state import AgentState, state
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
@@ -61,9 +59,9 @@ def left_out_files(settings: AgentSettings) -> list[dict[str, str]]:
 
 def _status(now: AgentState) -> dict[str, Any]:
     """Say what the index has, and what settings, provider, libraries and disk are."""
-    settings, choice, backlog, refusal = now.settings, now.choice, now.backlog, now.refusal
+    settings, choice, backlog = now.settings, now.choice, now.backlog
     memory, rules = settings.memory, settings.memory.remote.batch
-    vector, library = memory.store.vector, driver.library()
+    vector = memory.store.vector
     vector_error = driver.vec_error(vector.extension_path) if vector.enabled else ""
     embeds = now.target.identity if now.fallback and now.target else choice
     modes = [mode for account in now.providers for mode in account["modes"]]
@@ -83,15 +81,11 @@ def _status(now: AgentState) -> dict[str, Any]:
         "provider": embeds.provider,
         "model": embeds.model,
         "requestedProvider": choice.requested,
-        "providerReason": choice.reason,
-        "providerAction": choice.action,
         "sources": list(memory.sources),
         "extraPaths": [extra.path for extra in memory.extra_paths],
         "sourceCounts": sources,
         "outcomes": now.outcomes,
         "behind": {"files": now.plan.changes.count, "vectors": now.model.missing},
-        # What of the settings the index has not taken up yet, and what that costs; empty: nothing.
-        "modelDiffers": now.model.reason,
         "cache": {
             "enabled": memory.cache.enabled,
             # All ready vectors; of these the cache keeps at most `maxEntries` that no chunk needs.
@@ -106,14 +100,12 @@ def _status(now: AgentState) -> dict[str, Any]:
             "dims": active.vector_dims if active else None,
             "extensionPath": driver.vec_path(vector.extension_path),
             "loadError": vector_error,
-            "sqlite": f"{library.__name__} {library.sqlite_version}",
             "numpy": not lack_at_a_glance("numpy"),
             "wanted": backlog.pending if now.model.missing else 0,
             "ready": backlog.ready,
             "failed": backlog.failed,
             # The first of them; `memline index --json` lists more.
             "failures": [{"path": path or "", "reason": why} for _, why, path in now.failed_texts],
-            "table": bool(active and not vector_error),
         },
         "batch": {
             "enabled": rules.enabled,
@@ -128,7 +120,6 @@ def _status(now: AgentState) -> dict[str, Any]:
             "open": len(now.batches),
         },
         "breakers": modes,
-        "ceiling": to_builtins(refusal),
         "fallback": now.fallback,
         "identity": rows if active or target else None,
     }

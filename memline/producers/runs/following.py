@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 from memline.producers.bridges.qmd.updates import QmdUpdates
 from memline.producers.runs.in_process import InProcessWorkers
+from memline.producers.runs.index_run import build_again, prepare
 from memline.producers.runs.parts import Part, run
-from memline.producers.runs.prepare import build_again, prepare
 from memline.producers.watching.flush_sessions import FlushSessions
 from memline.producers.watching.follow import Follower
 from memline.shared.clock import SystemClock

@@ -13,27 +13,25 @@ from contextlib import closing, contextmanager
 from msgspec.structs import replace
 
 from memline.producers.backends import IndexReport, RunProgress
-from memline.producers.runs.prepare import build_again, prepare
 from memline.shared.batches import plan as batch_plan
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.choice import choose_fallback
+from memline.shared.embedders.choice import choose, choose_fallback
 from memline.shared.embedders.local import downloads
 from memline.shared.errors import IndexCorrupt, IndexFault
-from memline.shared.finding import Finding, problem
 from memline.shared.findings.check import check
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.findings.place import unread_notes
 from memline.shared.index import batches, chunks, identities, ledger, meta, vectors
-from memline.shared.index.driver import faults, file_id, open_reader, snapshot
+from memline.shared.index.driver import faults, file_id, open_reader, snapshot, transaction
+from memline.shared.index.maintenance import move_aside
 from memline.shared.index.vectors import Backlog
-from memline.shared.index_writer import IndexWriter
+from memline.shared.index_writer import IndexWriter, rescue
 from memline.shared.queue.messages import Sweep
-from memline.shared.scheduling import jobs, leases, model_change
-from memline.shared.sync.plan import Plan
+from memline.shared.scheduling import jobs, model_change
+from memline.shared.sync.plan import Plan, make_plan
 from memline.shared.sync.staleness import DiskState
-from memline.shared.words import counted
 
 #: Findings that say what a run waits for.
 _WAITING = ("rate_limited", "vectors_behind", "batch_blocked", "in_batch")
@@ -48,10 +46,6 @@ SHARE = 20
 #: its lease is seen, and to name another model or a fallback takes longer.
 SETTLE_S = 0.2
 TAKE_OVER_S = 20.0
-
-#: Seconds without any change after which a run ends: half an hour of nothing is a fault that no more waiting
-#: mends, unless a request may take as long.
-STALLED_S = 1_800.0
 
 #: Failed texts and files named in a report at most; the counts are always whole.
 MAX_FAILURES = 100
@@ -95,6 +89,51 @@ def bring_up_to_date(
         return run()
 
 
+def prepare(
+    settings: AgentSettings,
+    *,
+    re_embed: bool = False,
+    is_asked: bool = True,
+    accept_removals: bool = False,
+    clock: Clock | None = None,
+) -> Plan:
+    """Open (or make) the index, set its provider, and plan the run.
+
+    `is_asked`: a user waits for it, so a provider that stopped is tried again at once. `accept_removals`:
+    the files of a root that was emptied are removed.
+
+    Raises an IndexFault when the index cannot be used.
+    """
+    choice = choose(settings)
+    with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
+        if is_asked:
+            model_change.switch_back(writer.accounts, choice, now)
+        else:
+            second = choose_fallback(settings, choice)
+            model_change.start(writer.accounts, choice, second, now)
+        writer.retry_all()
+        if is_asked:
+            with transaction(connection):
+                jobs.take_up(connection)
+        if re_embed:
+            model_change.forget_vectors(connection, now)
+        return make_plan(settings, choice, connection, accepts_removals=accept_removals)
+
+
+def build_again(
+    settings: AgentSettings, error: IndexCorrupt, before: tuple[int, int] | None, now: float
+) -> str:
+    """Move a damaged index aside, take over what can be read of it, and say so.
+
+    `before`: the `file_id` of the file that was damaged; another process may have put a new one in its place.
+    """
+    aside = move_aside(settings.index_path, now, before)
+    if aside:
+        rescue(settings, aside)
+    then = f"it was moved to {aside}" if aside else "it was replaced"
+    return f"{error.message}; {then}, and the index is built again from the files."
+
+
 class IndexRun:
     """Waits for one agent's run, from its plan to its report."""
 
@@ -110,9 +149,6 @@ class IndexRun:
         self._is_embedding = bool(settings.queue.url) or plan.choice.identity is not None
         self._file_id = file_id(agent.index_path)
         self._reader = open_reader(agent.index_path)
-        #: The seconds without a change that end the run: longer than any request may last.
-        self._stalled_s = max(STALLED_S, leases.lease_s(agent.memory.remote.timeout_seconds))
-        self._is_stalled = False
         #: The most files of jobs that were to be read at a moment of this run.
         self._job_files = 0
         #: The vectors as they were seen last, and since when (monotonic seconds).
@@ -160,32 +196,31 @@ class IndexRun:
     def work(self, *, on_progress: Callable[[RunProgress], None]) -> None:
         """Let the workers of this process, or of the fleet, read the files of jobs and embed what is missing.
 
-        Returns when no vector is pending, the provider cannot go on, or nothing moves any more. Raises
-        IndexFault when the index is deleted or another one is at its path, and the error that ended an
-        actor.
+        Returns when no vector is pending, or the provider cannot go on. Raises IndexFault when the index
+        is deleted or another one is at its path, and the error that ended an actor.
         """
         # Imported only when there is work: the actors and dramatiq cost 75 ms of CPU.
-        from memline.producers.runs.in_process import workers_of
+        from memline.producers.runs.in_process import InProcessWorkers
         from memline.shared.queue.broker import send
+        from memline.shared.queue.fleet_workers import FleetWorkers
 
-        with workers_of(self._settings, self._agent, clock=self._clock) as workers:
+        settings, agent, clock = self._settings, self._agent, self._clock
+        fleet = FleetWorkers(settings.queue, agent) if settings.queue else None
+        with fleet or InProcessWorkers(settings, clock=clock) as workers:
             # Not before: the workers of another run in this process may have had to end first.
-            self._unchanged_since = moved_at = time.monotonic()
-            progress = RunProgress(files=-1)
+            self._unchanged_since = time.monotonic()
+            progress = RunProgress()
             # The store worker takes up what waits in the rows.
-            send(Sweep(agent=self._agent.agent))
+            send(Sweep(agent=agent.agent))
             while True:
-                began, before = time.monotonic(), progress
+                began = time.monotonic()
                 # First: an actor that writes to a deleted file fails with an error that hides the reason.
                 self._refuse_replaced()
                 words = workers.check(wants_vectors=progress.vectors_done < progress.vectors)
                 with self._facts() as facts:
                     progress, is_over = self._measure(facts)
-                if progress != before or progress.waiting:
-                    moved_at = began
                 on_progress(replace(progress, waiting=words or progress.waiting))
-                self._is_stalled = began - moved_at > self._stalled_s
-                if is_over or self._is_stalled:
+                if is_over:
                     return
                 self._clock.sleep(max(POLL_S, (SHARE - 1) * (time.monotonic() - began)))
 
@@ -298,11 +333,10 @@ class IndexRun:
                 model=target.identity.model if target else "",
                 seconds=(self._clock.now_ns() - self._started_ns) / 1e9,
                 failures=failures,
-                findings=check(facts, *self._met(facts)),
+                findings=check(facts),
                 failed=bool(
                     failures
                     or backlog.failed
-                    or self._is_stalled
                     or is_incomplete
                     or unread_notes(facts)
                     or self._plan.discovery.unlisted
@@ -310,10 +344,3 @@ class IndexRun:
                     or jobs.count_waiting(connection, state=jobs.PAUSED)
                 ),
             )
-
-    def _met(self, facts: Facts) -> Iterator[Finding]:
-        """Yield what this run met: that nothing moved any more."""
-        if self._is_stalled:
-            what = f"nothing moved for {self._stalled_s / 60:.0f} min"
-            what += f"; {counted(facts.backlog.pending, 'vector', 'are')} pending"
-            yield problem("stalled", what, "memline doctor")

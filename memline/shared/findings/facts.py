@@ -15,11 +15,10 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.errors import IndexFault
 from memline.shared.finding import Finding, problem
-from memline.shared.index import batches, driver, hold, identities, ledger, meta, vectors
+from memline.shared.index import batches, driver, hold, identities, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.batches import Batch
 from memline.shared.index.identities import IdentityRow
-from memline.shared.index.rows import LedgerEntry
 from memline.shared.index.vectors import Backlog
 from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.scheduling import health, jobs
@@ -68,16 +67,6 @@ class Facts:
     @cached_property
     def has_workspace(self) -> bool:
         return self.settings.workspace.is_dir()
-
-    @cached_property
-    def disk_trouble(self) -> Finding | None:
-        """That nothing can be stored."""
-        return disk_trouble(self.settings)
-
-    @cached_property
-    def unread_files(self) -> list[LedgerEntry]:
-        """The files that could not be read or split, and the folders that could not be listed."""
-        return ledger.problems(self.index)
 
     @cached_property
     def target(self) -> IdentityRow | None:
@@ -192,11 +181,6 @@ class Facts:
         return self.fleet.missing([self.settings]) if self.fleet else ()
 
     @cached_property
-    def has_follower(self) -> bool:
-        """Whether a process brings changed files into the index."""
-        return hold.has_follower(self.settings.index_path)
-
-    @cached_property
     def has_embedder(self) -> bool:
         """Whether a process sends the texts that are pending."""
         if self.fleet is not None:
@@ -206,8 +190,8 @@ class Facts:
     @property
     def catch_up(self) -> str:
         """The command that brings the index up to date, or what has to be done before it can."""
-        if self.disk_trouble is not None:
-            return self.disk_trouble.action
+        if (trouble := disk_trouble(self.settings)) is not None:
+            return trouble.action
         if self.fleet is not None and self.fleet.error is not None:
             return self.fleet.error.hint
         if self.missing_roles:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexMissing
 from memline.shared.finding import NOTE, WARNING, Finding, note, of_error, problem, warning
-from memline.shared.findings.facts import MOST_NAMED, Facts
+from memline.shared.findings.facts import MOST_NAMED, Facts, disk_trouble
 from memline.shared.index import ledger, meta
+from memline.shared.index.hold import has_follower
 from memline.shared.sources import outcomes
 from memline.shared.sources.discover import (
     markdown_beside,
@@ -60,8 +61,8 @@ def index_unusable(facts: Facts) -> Iterator[Finding]:
 def not_writable(facts: Facts) -> Iterator[Finding]:
     """Nothing can be stored: no right, or no room."""
     is_known = facts.fault is not None and facts.fault.code == "not_writable"
-    if facts.plan is not None and facts.has_workspace and facts.disk_trouble is not None and not is_known:
-        yield facts.disk_trouble
+    if facts.plan is not None and facts.has_workspace and not is_known:
+        yield from filter(None, (disk_trouble(facts.settings),))
 
 
 def port_taken(facts: Facts) -> Iterator[Finding]:
@@ -154,7 +155,7 @@ def source_missing(facts: Facts) -> Iterator[Finding]:
 
 def files_failed(facts: Facts) -> Iterator[Finding]:
     """Files could not be read or split."""
-    if failed := facts.unread_files:
+    if failed := ledger.problems(facts.index):
         first, is_more = failed[0], len(failed) > MOST_NAMED
         names = "; ".join(f"{each.path}: {each.reason or each.outcome}" for each in failed[:MOST_NAMED])
         what = f"{counted(len(failed), 'file')} could not be read: {names}{' …' * is_more}"
@@ -178,5 +179,5 @@ def files_behind(facts: Facts) -> Iterator[Finding]:
 
 def _to_index(code: str, what: str, facts: Facts) -> Finding:
     """Return the finding that something is to be indexed: a note where a process does that."""
-    level, action = (NOTE, "") if facts.has_follower else (WARNING, facts.catch_up)
+    level, action = (NOTE, "") if has_follower(facts.settings.index_path) else (WARNING, facts.catch_up)
     return Finding(code=code, level=level, what=what, action=action)

@@ -8,7 +8,7 @@ import pytest
 from memline.producers.actions import verbs
 from memline.producers.api.calls import Caller, Calls
 from memline.producers.cli import run
-from memline.shared.finding import COMMAND, NONE, NOTE, PROBLEM, SENTENCE, WARNING, Finding, worst
+from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding, worst
 from tests.support.index_rows import file_row
 from tests.unit.findings.conftest import found, writing
 
@@ -79,12 +79,12 @@ def test_problems_come_before_warnings_and_these_before_notes():
 @pytest.mark.parametrize(
     ("action", "kind"),
     [
-        ("", NONE),
-        ("memline queue resume", COMMAND),
-        ("chmod u+w /x", COMMAND),
-        ("mv '/my notes/Memory.md' '/my notes/MEMORY.md'", COMMAND),
-        ("memline index   (moves the damaged file aside and builds the index again)", SENTENCE),
-        ("export OPENAI_API_KEY=…", SENTENCE),
+        ("", "none"),
+        ("memline queue resume", "command"),
+        ("chmod u+w /x", "command"),
+        ("mv '/my notes/Memory.md' '/my notes/MEMORY.md'", "command"),
+        ("memline index   (moves the damaged file aside and builds the index again)", "sentence"),
+        ("export OPENAI_API_KEY=…", "sentence"),
     ],
 )
 def test_an_action_is_a_command_a_sentence_or_nothing(action, kind):

@@ -1,5 +1,4 @@
 import re
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import fleet as fleet_module
 from memline.shared.queue.fleet import Fleet, QueueDepth, WorkerInfo
-from memline.shared.scheduling import jobs
 from tests.support.index_rows import answer, cancel_backfill, lease_all, make_job, retarget
 from tests.support.workspace import remote
 
@@ -109,19 +107,6 @@ def test_the_rows_of_an_agent_are_reported(place):
     states = ("ready", "leased", "wanted", "cancelled", "failed")
     assert [found[f'vectors{{agent="main",state="{state}"}}'] for state in states] == [2, 2, 1, 1, 0]
     assert found['vectors_per_second{agent="main"}'] > 0
-
-
-def test_jobs_are_reported_by_their_state(place):
-    with closing(IndexWriter.of(place.agent)) as index:
-        retarget(index, choose(place.agent).identity)
-        make_job(index, "a.md")
-        with index.session() as (connection, now):
-            jobs.cancel(connection, make_job(index, "c.md"), now)
-
-    found = scraped(place)
-
-    states = ("running", "cancelled", "done")
-    assert [found[f'jobs{{agent="main",state="{state}"}}'] for state in states] == [1, 1, 0]
 
 
 def test_an_unreachable_redis_hides_no_rows(place, monkeypatch):

@@ -11,7 +11,7 @@ def test_the_keys_are_the_same_with_and_without_an_index(place):
     indexed = place.report()
 
     assert without["status"].keys() == indexed["status"].keys()
-    assert without["status"]["vector"].keys() | {"table"} == indexed["status"]["vector"].keys()
+    assert without["status"]["vector"].keys() == indexed["status"]["vector"].keys()
     assert (without["status"]["dirty"], indexed["status"]["dirty"]) == (True, False)
     assert without["scan"]["totalFiles"] == 1
     assert indexed["status"]["sourceCounts"] == [{"source": "memory", "files": 1, "chunks": 1}]
