@@ -135,12 +135,11 @@ def test_resume_by_hand_does_not_wait_for_the_cool_down(place, server):
     place.end_cooldowns()
 
     with working(place):
-        shown = place.run("queue", "resume", "--json").json
+        place.run("queue", "resume")
         send(Sweep(agent="main"))
         until(lambda: ready(place) == TEXTS, "all vectors")
 
-    assert shown[0]["breakers"][0]["state"] == "closed"
-    assert breaker_of(place)["failures"] == 0
+    assert (breaker_of(place)["state"], breaker_of(place)["failures"]) == ("closed", 0)
 
 
 def test_a_manual_pause_is_shown_and_ended_with_resume(place, server):
