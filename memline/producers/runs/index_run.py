@@ -249,7 +249,7 @@ class IndexRun:
         backlog, batches, waiting = facts.backlog, self._batches(facts), ""
         if backlog != self._backlog:
             self._backlog, self._unchanged_since = backlog, time.monotonic()
-        if batches.at_provider or batches.is_busy or facts.requests.wait_s(facts.now):
+        if facts.batches or facts.requests.wait_s(facts.now):
             waiting = "; ".join(each.what for each in check(facts) if each.code in _WAITING)
         job_files = jobs.count_waiting(self._reader)
         self._job_files = max(self._job_files, job_files)
@@ -262,11 +262,9 @@ class IndexRun:
         )
         if job_files:
             return progress, False
-        may_leave = batches.may_leave(self._agent.memory.remote.batch)
-        in_batches, queued = (batches.texts, batches.queued) if may_leave else (0, 0)
-        is_over = backlog.in_progress <= in_batches + queued and not batches.is_busy
+        is_over = backlog.in_progress <= batches.texts + batches.queued and not batches.is_busy
         is_over = is_over and not self._is_switching(facts)
-        is_stopped = backlog.leased <= in_batches and self._is_stopped(facts)
+        is_stopped = backlog.leased <= batches.texts and self._is_stopped(facts)
         return progress, is_over or is_stopped or not self._is_embedding
 
     def _batches(self, facts: Facts) -> batch_plan.Waiting:
@@ -306,7 +304,8 @@ class IndexRun:
             failures = [{"path": entry.path, "reason": entry.reason or entry.outcome} for entry in bad]
             failed = vectors.failures(connection, target.id, MAX_FAILURES) if target else ()
             failures += [{"textHash": text, "path": path or "", "reason": why} for text, why, path in failed]
-            in_batches = 0 if batches.blocked else batches.texts + batches.queued
+            is_blocked = any(batch.action for batch in facts.batches)
+            in_batches = 0 if is_blocked else batches.texts + batches.queued
             # Vectors are missing that the user asked for, and that will not come by themselves.
             is_incomplete = self._plan.choice.requested not in ("auto", "none")
             if self._is_embedding:

@@ -89,36 +89,27 @@ def cancel_idle(connection: Connection, now: float) -> int:
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """The open batches of an identity, as a command sees them that waits for its vectors."""
+    """What a command that waits for the vectors of an identity may leave to its batches."""
 
-    #: Those that the provider has and that were polled since the command began.
-    at_provider: tuple[Batch, ...] = ()
-    #: Their texts that are still to come, and texts that wait for a place among the open batches.
+    #: Texts that the provider has, and texts that wait for a place among the open batches; 0 where the
+    #: command waits for them.
     texts: int = 0
     queued: int = 0
-    #: Whether another one is on its way to the provider, or is being stored: a matter of moments.
+    #: Whether a batch is on its way to the provider, or is being stored: a matter of moments.
     is_busy: bool = False
-    #: One that waits for the operator.
-    blocked: Batch | None = None
-
-    def may_leave(self, settings: BatchSettings) -> bool:
-        """Tell whether a command need not wait for what the provider has."""
-        return not settings.wait or self.blocked is not None
 
 
 def waiting(connection: Connection, identity_id: int, settings: BatchSettings, *, since: float) -> Waiting:
     """Read the open batches of an identity. `since`: when the command began."""
     ours = [batch for batch in batches.open_batches(connection) if batch.identity_id == identity_id]
-    at_provider = tuple(batch for batch in ours if batch.action or _was_polled(batch, since))
+    resting = [batch for batch in ours if batch.action or _was_polled(batch, since)]
+    is_busy = len(resting) < len(ours)
+    if settings.wait and not any(batch.action for batch in ours):
+        return Waiting(is_busy=is_busy)
+    texts = sum(batches.texts_left(connection, batch.token, needed=True) for batch in resting)
     is_full = sum(batch.is_unfinished for batch in ours) >= settings.concurrency
     count = sum(1 for _ in vectors.texts_for_batch(connection, identity_id, 2**62)) if is_full else 0
-    return Waiting(
-        at_provider=at_provider,
-        texts=sum(batches.texts_left(connection, batch.token, needed=True) for batch in at_provider),
-        queued=count if count >= settings.min_texts else 0,
-        is_busy=any(batch not in at_provider for batch in ours),
-        blocked=next((batch for batch in ours if batch.action), None),
-    )
+    return Waiting(texts=texts, queued=count if count >= settings.min_texts else 0, is_busy=is_busy)
 
 
 def _was_polled(batch: Batch, since: float) -> bool:

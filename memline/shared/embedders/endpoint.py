@@ -6,6 +6,7 @@ import json
 import re
 from binascii import b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
@@ -16,7 +17,7 @@ from memline.shared.embedders.protocol import canonical_digest
 from memline.shared.errors import ConfigError
 from memline.shared.providers import Provider
 from memline.shared.sqlite import library, reading_foreign
-from memline.shared.values import as_dict
+from memline.shared.values import as_dict, as_text
 
 #: Queries for the JSON of a store, by the place of its database below the state directory.
 _STORES = (
@@ -28,47 +29,30 @@ _STORES = (
 )
 _FILE = "agents/{agent}/agent/auth-profiles.json"
 
-#: A file of keys has a few kilobytes.
-_MAX_BYTES = 1 << 20
-
 
 def saved_key(state_dir: Path, agent: str, providers: Sequence[str]) -> str:
     """Return the key that is saved for a provider of one of these names; empty when there is none.
 
-    The agent's own profiles come before those of all agents.
+    The agent's own profiles come before those of all agents. What cannot be read has no keys.
     """
-    profiles = (pair for text in _texts(state_dir, agent) for pair in _profiles(text))
-    return next((key for provider, key in profiles if provider in providers), "")
+    for text in _texts(state_dir, agent):
+        with suppress(ValueError, RecursionError):
+            for profile in map(as_dict, as_dict(as_dict(json.loads(text)).get("profiles")).values()):
+                key = as_text(profile.get("key")).strip()
+                if profile.get("type") == "api_key" and profile.get("provider") in providers and key:
+                    return key
+    return ""
 
 
 def _texts(state_dir: Path, agent: str) -> Iterator[str]:
     for place, query in _STORES:
         path = state_dir / place.format(agent=agent)
         if path.is_file():
-            try:
-                with reading_foreign(path) as connection:
-                    yield from [text for (text,) in connection.execute(query) if isinstance(text, str)]
-            except library().Error:
-                # Of a release without such a table, or damaged.
-                continue
-    try:
-        with (state_dir / _FILE.format(agent=agent)).open(encoding="utf-8", errors="replace") as file:
-            yield file.read(_MAX_BYTES)
-    except OSError:
-        return
-
-
-def _profiles(text: str) -> Iterator[tuple[str, str]]:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        return
-    for profile in as_dict(as_dict(content).get("profiles")).values():
-        if not isinstance(profile, dict) or profile.get("type") != "api_key":
-            continue
-        provider, key = profile.get("provider"), profile.get("key")
-        if isinstance(provider, str) and isinstance(key, str) and key.strip().isascii() and key.strip():
-            yield provider, key.strip()
+            # A release without such a table, or a damaged file, has none.
+            with suppress(library().Error), reading_foreign(path) as connection:
+                yield from [text for (text,) in connection.execute(query) if isinstance(text, str)]
+    with suppress(OSError):
+        yield (state_dir / _FILE.format(agent=agent)).read_text("utf-8", "replace")
 
 
 #: Names of headers and of address parameters that hold credentials; they are not part of an identity.

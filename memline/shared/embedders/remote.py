@@ -18,7 +18,6 @@ from memline.shared.clock import Clock
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.http import HttpClient, Reply
 from memline.shared.embedders.protocol import (
-    FLOAT_BYTES,
     Embedder,
     Identity,
     Values,
@@ -47,11 +46,10 @@ class RemoteEmbedder(Embedder, ABC):
         vector_dims: int = 0,
         clock: Clock | None = None,
     ) -> None:
-        """`vector_dims`: what earlier vectors of this identity have; 0: the last answer tells."""
+        """`vector_dims`: what earlier vectors of this identity have; 0: the index tells where they differ."""
         self.identity = identity
         self._http = HttpClient(endpoint, timeout_s=timeout_s, clock=clock)
         self._dims = identity.dims or vector_dims
-        self._last_dims = 0
 
     def embed_documents(self, texts: Sequence[str]) -> list[bytes]:
         return self._embed(texts, as_query=False, timeout_s=None)
@@ -73,12 +71,10 @@ class RemoteEmbedder(Embedder, ABC):
         if not texts:
             return []
         try:
-            rows = self._rows(texts, as_query=as_query, timeout_s=timeout_s)
-            vectors = unit_vectors(rows, dims=self._dims or self._last_dims or None)
+            return unit_vectors(
+                self._rows(texts, as_query=as_query, timeout_s=timeout_s), dims=self._dims or None
+            )
         except ProviderBrokenAnswer as error:
-            # Perhaps the answer before was the odd one: one bad answer must not spoil all that follow. What
-            # the index takes is decided by its own vectors.
-            self._last_dims = 0
             if error.status is not None:
                 raise
             text = f"{self.identity.provider} embeddings failed: 200, but {error.message}"
@@ -88,8 +84,6 @@ class RemoteEmbedder(Embedder, ABC):
                     "if this repeats, remove memorySearch.outputDimensionality: not every model can shorten"
                 )
             raise ProviderBrokenAnswer(text, hint=hint, status=200) from None
-        self._last_dims = len(vectors[0]) // FLOAT_BYTES
-        return vectors
 
 
 class OpenAIEmbedder(RemoteEmbedder):

@@ -96,16 +96,6 @@ def test_a_short_trouble_is_tried_again_at_once(site, clock, fault):
     assert 0.6 <= clock.now() - started <= 4
 
 
-def test_a_first_answer_of_other_dimensions_does_not_spoil_those_after_it(site):
-    site.server.control({"script": ["wrong-dims"]})
-    site.embedder.embed_documents(TEXTS)
-
-    with pytest.raises(ProviderBrokenAnswer, match="384 dimensions; expected 383"):
-        site.embedder.embed_documents(TEXTS)
-
-    assert len(site.embedder.embed_documents(TEXTS)) == 3
-
-
 # OpenAI, and servers that speak its protocol.
 
 

@@ -23,7 +23,7 @@ from memline.shared.embedders import token_vectors
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.local.model_file import FAMILIES, FIRST, LAST, engine_of
 from memline.shared.embedders.protocol import FLOAT_BYTES, Embedder, Identity, LateVector, unit_vector
-from memline.shared.errors import ProviderBrokenAnswer, ProviderRefused, ProviderStop
+from memline.shared.errors import ProviderRefused, ProviderStop
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -81,21 +81,14 @@ class LocalEmbedder(Embedder):
 
     def _fitted(self, made: LateVector) -> LateVector:
         """Cut the vector to the dimensions that were asked for: the first ones, of unit length again."""
-        dims, vector = self.identity.dims, bytes(made)
-        model_dims = len(vector) // FLOAT_BYTES
-        if dims > model_dims:
+        size = self.identity.dims * FLOAT_BYTES or len(made)
+        if size > len(made):
             raise ProviderStop(
-                f"the model {self.identity.model} has {model_dims} dimensions, not {dims}",
+                f"the model {self.identity.model} has {len(made) // FLOAT_BYTES} dimensions, not "
+                f"{self.identity.dims}",
                 hint="remove memorySearch.outputDimensionality",
             )
-        if dims and dims < model_dims:
-            vector = unit_vector(vector[: dims * FLOAT_BYTES], dims=dims)
-        if self._vector_dims and len(vector) != self._vector_dims * FLOAT_BYTES:
-            raise ProviderBrokenAnswer(
-                f"a vector has {len(vector) // FLOAT_BYTES} dimensions; expected {self._vector_dims}",
-                hint="memline index --re-embed",
-            )
-        return LateVector(vector, made.tokens)
+        return LateVector(unit_vector(bytes(made[:size]), dims=self._vector_dims or None), made.tokens)
 
 
 class EmbeddingModel(ABC):
