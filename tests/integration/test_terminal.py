@@ -1,7 +1,6 @@
 """What a user sees of a search on a terminal, and what other programs get of it."""
 
 import re
-import unicodedata
 from pathlib import Path
 
 import pytest
@@ -31,28 +30,17 @@ title: Redis operations
 pytestmark = pytest.mark.place(files={"memory/cache.md": NOTE}, is_indexed=True)
 
 
-def columns(text):
-    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_a_hit_has_six_lines_at_most_within_the_width(place, width):
-    with on_terminal(*place.arguments("search", "wombat", "timeout"), columns=width) as terminal:
+def test_a_hit_is_a_citation_and_the_lines_that_it_cites(place):
+    with on_terminal(*place.arguments("search", "wombat", "timeout")) as terminal:
         assert terminal.end() == 0
 
-    lines = plain(terminal.shown).rstrip().split("\n")
-    assert len(lines) <= 6
-    assert max(map(columns, lines)) <= width
-    assert lines[0].endswith("memory/cache.md#L4-L15  (text 1.00)")
-    assert lines[1] == "    Redis operations"
-    assert "vector" not in lines[0]
+    first, heading, *lines = plain(terminal.shown).rstrip().split("\n")
+    assert first.endswith("memory/cache.md#L4-L15  (text 1.00)")
+    assert heading == "    Redis operations"
+    assert {line.strip() for line in lines} <= {line.strip() for line in NOTE.splitlines()}
     assert "the wombat timeout went from" in plain(terminal.shown)
-    # Matched words are marked, wherever a line was wrapped.
     assert terminal.shown.count("\x1b[33m\x1b[1mwombat\x1b[0m") == 1
     assert "\x1b[33m\x1b[1mtimeout\x1b[0m" in terminal.shown
-    # Words are whole.
-    words = set(plain(NOTE).split())
-    assert {word for line in lines[2:] for word in line.split() if word.isascii()} <= words
 
 
 def test_scores_of_vectors_are_shown_where_there_are_vectors(place):

@@ -13,7 +13,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -68,9 +68,7 @@ class TakenChats(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
 
 
-def take_in(
-    agent: AgentSettings, program: str, path: Path, on_progress: Callable[[int], None] = lambda _: None
-) -> TakenChats:
+def take_in(agent: AgentSettings, program: str, path: Path) -> TakenChats:
     """Write the conversations of an export below `imported/`, or `memory/imported/` beside a `MEMORY.md`.
 
     Safe twice and after a kill: what is there is not written again. Raises ExportRefused.
@@ -99,7 +97,6 @@ def take_in(
                 counts[_keep(str(agent.workspace), root, known.get(tag), tag, title, said)] += 1
             except (PathNotAllowed, OSError) as error:
                 left_out.append(f"number {number}: {error}")
-        on_progress(number)
     return TakenChats(agent=agent.agent, folder=root, left_out=tuple(left_out), **counts)
 
 

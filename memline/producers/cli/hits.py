@@ -1,48 +1,39 @@
-"""Show the hits of a search: a few lines of each for a reader, or a line each for another program."""
+"""Show the hits of a search: the lines of each for a reader, or a line each for another program."""
 
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from memline.producers.cli.output import width
 from memline.shared.search.results import pattern_of
 from memline.shared.visible_text import in_name, one_line, visible
 from memline.shared.words import counted
 
-#: Rows of a snippet that are shown; with citation and heading a hit has six lines at most.
-MOST_ROWS = 4
-
 _INDENT = "    "
-
-_AS_IT_IS: dict[str, Any] = {"tabsize": 4, "break_on_hyphens": False, "subsequent_indent": "  "}
 
 Pattern = re.Pattern[str] | None
 
 
 def rows_of(hit: dict[str, Any], *, with_vectors: bool) -> Iterator[str]:
-    """Yield the lines of a hit: citation and scores, headings, and the best rows of its snippet."""
-    room = width() - len(_INDENT)
+    """Yield the lines of a hit: citation and scores, headings, and the lines that it cites."""
     score, citation = f"{hit['score']:.3f}", one_line(hit.get("citation", hit["path"]))
     parts = f"(vector {hit['vectorScore']:.2f}, " if with_vectors else "("
     parts += f"text {hit['textScore']:.2f})"
-    line = f"{click.style(score, bold=True)} {click.style(citation, fg='cyan')}"
-    yield f"{line}  {parts}" if len(f"{score} {citation}  {parts}") <= width() else line
-    heading = visible(hit.get("heading", ""))
-    if others := len(hit.get("alsoIn", ())):
-        heading += f" (and in {counted(others, 'other file')})"
-    if heading.strip():
-        # Of a long one its end, the heading right above the lines.
-        yield _INDENT + click.style(heading.strip()[-room:], dim=True)
-    pattern = _pattern(hit)
-    rows = [row for line in _body(hit) for row in textwrap.wrap(visible(line), room, **_AS_IT_IS)]
-    for row in _best(rows, pattern):
-        yield _INDENT + (pattern.sub(_marked, row) if pattern else row)
+    yield f"{click.style(score, bold=True)} {click.style(citation, fg='cyan')}  {parts}"
+    heading = hit.get("heading", "")
+    others = f" (and in {counted(len(hit['alsoIn']), 'other file')})" if hit.get("alsoIn") else ""
+    if heading or others:
+        yield _INDENT + click.style(visible(f"{heading}{others}".strip()), dim=True)
+    pattern, shown = _pattern(hit), heading.split(" > ")
+    lines = [line for line in hit["snippet"].split("\n") if line.strip()]
+    # Without headings that are shown, unless that is all.
+    for line in [each for each in lines if each[0] != "#" or each.strip("# ") not in shown] or lines:
+        text = visible(line.rstrip().expandtabs(4))
+        yield _INDENT + (pattern.sub(_marked, text) if pattern else text)
     if "explain" in hit:
         yield _INDENT + visible(_explained(hit["explain"]))
 
@@ -81,25 +72,6 @@ def _place(hit: dict[str, Any]) -> str:
     word = pattern.search(lines[at]) if pattern else None
     column = len(lines[at][: word.start()].encode()) + 1 if word else 1
     return f"{first + at}:{column}:{lines[at].strip()}"
-
-
-def _body(hit: dict[str, Any]) -> list[str]:
-    """Return the lines of a snippet with text, without headings that are shown, unless that is all."""
-    lines = [line for line in hit["snippet"].split("\n") if line.strip()]
-    headings = set(hit.get("heading", "").split(" > "))
-    return [line for line in lines if not line.startswith("#") or line.strip("# ") not in headings] or lines
-
-
-def _best(rows: Sequence[str], pattern: Pattern) -> Sequence[str]:
-    """Choose the rows one after another with most of the matched words, the first of them."""
-    words = [_words_in(row, pattern) for row in rows]
-
-    def rank(start: int) -> tuple[int, int]:
-        inside = words[start : start + MOST_ROWS]
-        return len(set().union(*inside)), sum(map(len, inside))
-
-    start = max(range(max(1, len(rows) - MOST_ROWS + 1)), key=rank)
-    return rows[start : start + MOST_ROWS]
 
 
 def _pattern(hit: dict[str, Any]) -> Pattern:

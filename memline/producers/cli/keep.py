@@ -147,11 +147,7 @@ def import_command(invocation: Invocation, source: str, path: str, as_json: bool
     invocation.name_workspace(agent, changes=True)
     file = Path(path).expanduser().absolute()
 
-    def show(done: int) -> None:
-        if done % 1_000 == 0:
-            note(counted(done, "conversation"))
-
-    chats = import_chats.take_in(agent, source, file, show)
+    chats = import_chats.take_in(agent, source, file)
     print_result(to_json(chats), as_json, _chat_lines(chats))
     if not as_json:
         invocation.advise("memline index")

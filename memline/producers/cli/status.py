@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
@@ -89,14 +88,13 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     there = max(body["files"], report["scan"]["totalFiles"])
     outcomes = (f"{count:,} {name}" for name, count in body["outcomes"].items() if name != "indexed")
     by_rule = Counter(each["reason"] for each in report["scan"]["leftOut"])
-    origin = body["workspaceOrigin"]
     yield "Provider", f"{body['provider']} {body['model']} (requested: {body['requestedProvider']})"
     yield "Sources", ", ".join((*body["sources"], *body["extraPaths"]))
     yield "Indexed", f"{body['files']:,}/{counted(there, 'file')} · {counted(body['chunks'], 'chunk')}"
     yield "Left out", ", ".join((*outcomes, *(f"{count:,} by {rule}" for rule, count in by_rule.items())))
     yield "Dirty", "yes" if body["dirty"] else "no"
-    yield "Store", _short(body["dbPath"])
-    yield "Workspace", f"{_short(body['workspaceDir'])}{f' ({_short(origin)})' * bool(origin)}"
+    yield "Store", body["dbPath"]
+    yield "Workspace", f"{body['workspaceDir']} ({body['workspaceOrigin']})"
     yield "Vectors", f"{vector['ready']:,} ready · {vector['wanted']:,} pending · {vector['failed']:,} failed"
     for failure in vector["failures"]:
         yield "Failed", f"{failure['path']}: {failure['reason']}"
@@ -111,8 +109,3 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Spent", spent_words(body["spending"])
     if probe := report.get("embeddingProbe"):
         yield "Embeddings", "ready" if probe["ok"] else f"unavailable: {probe['error']}"
-
-
-def _short(path: str) -> str:
-    home = str(Path.home())
-    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
