@@ -46,7 +46,6 @@ def advance_batch(message: AdvanceBatch) -> None:
             )
             life.advance()
             after = batches.get(writer.connection, token) or batch
-            known = ("state", "outcome", "job_id", "provider_state", "rows", "stored", "error")
-            _LOG.info("batch.advanced", batch=token, **{name: getattr(after, name) for name in known})
+            _LOG.info("batch.advanced", batch=token, state=after.state, job=after.job_id, error=after.error)
     # The dispatcher goes on with what the batch left.
     send(Sweep(agent=message.agent))

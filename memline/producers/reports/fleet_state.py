@@ -44,7 +44,7 @@ def to_json(now: State) -> dict[str, Any]:
     # Nothing is sent or stored while it is stopped, whatever came in the last minute.
     is_moving = pending and rate and all(each.stop is None for each in agents)
     return {
-        "queues": [each.to_json() for each in now.fleet.queues] if now.fleet else [],
+        "queues": to_builtins(now.fleet.queues) if now.fleet else (),
         "backlog": {
             **counts,
             "files": sum(each.files_waiting for each in agents),

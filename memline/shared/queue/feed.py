@@ -57,8 +57,6 @@ class JobFeeder:
         """`index`: the file name of the index."""
         self._agent = agent
         self._index = index
-        #: Token and time of the job that is fed.
-        self._job = "", 0
         #: The files of the window that were enqueued.
         self._sent: set[str] = set()
         #: When a file arrived or was enqueued last, and when the feeder looked (monotonic seconds).
@@ -72,16 +70,12 @@ class JobFeeder:
         now = time.monotonic()
         if now - self._looked_at < FEED_EVERY_S:
             return self._has_files
-        self._looked_at = now
-        job = jobs.next_to_read(connection)
+        self._looked_at, job = now, jobs.next_to_read(connection)
         self._has_files = job is not None
         if job is not None:
-            if self._job != (job.token, job.created_ns):
-                self._job, self._sent = (job.token, job.created_ns), set()
             window = _window(jobs.files_of(connection, job.id, AHEAD_FILES))
-            if paths := self._due(window, now):
-                force = bool(job.force)
-                enqueue_files(self._agent, paths, index=self._index, force=force, job=job.token)
+            paths, force = self._due(window, now), bool(job.force)
+            enqueue_files(self._agent, paths, index=self._index, force=force, job=job.token)
         return self._has_files
 
     def _due(self, window: list[str], now: float) -> list[str]:

@@ -7,7 +7,7 @@ no worker has taken yet; the messages of `<queue>.DQ.msgs` wait for a retry. The
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -59,8 +59,10 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue at one moment."""
+class QueueDepth(
+    msgspec.Struct, frozen=True, kw_only=True, rename={"in_flight": "inFlight", "oldest_s": "oldestSeconds"}
+):
+    """One queue at one moment; its names in JSON are those of `memline queue --json`."""
 
     #: Also of the role that serves it.
     name: str
@@ -73,23 +75,6 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
     dead: int
     #: Age of the message that waits first, which is the oldest but for one that was put back; 0 without one.
     oldest_s: float
-
-    def needs_worker(self, roles: Container[str]) -> bool:
-        """Say whether some worker has to take its messages, where the configuration needs these roles."""
-        # A question is answered without a query worker too.
-        is_missed = self.name != "query" or self.waiting or self.delayed or self.in_flight
-        return self.name in roles and bool(is_missed)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "role": self.name,
-            "waiting": self.waiting,
-            "inFlight": self.in_flight,
-            "delayed": self.delayed,
-            "dead": self.dead,
-            "oldestSeconds": self.oldest_s,
-        }
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,8 +96,14 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         None is known while Redis has an error: without memory it takes no heartbeat.
         """
         needed, served = needed_roles(agents), {role for worker in self.workers for role in worker.queues}
-        queues = () if self.error else self.queues
-        return tuple(each.name for each in queues if each.needs_worker(needed) and each.name not in served)
+        return tuple(
+            each.name
+            for each in (() if self.error else self.queues)
+            # A question is answered without a query worker too.
+            if each.name in needed
+            and each.name not in served
+            and (each.name != "query" or each.waiting or each.delayed or each.in_flight)
+        )
 
 
 #: Made by the thread that imports this: two that make the shape at once end the process (`messages.py`).

@@ -1,13 +1,10 @@
 """Share the limits of provider accounts among all hosts of a fleet, in Redis.
 
-`shared.scheduling.limits` has the algorithm; here each number is a key.
-
     <fleet>:limit:<account>:hold                string, until (s since the epoch): nobody calls
     <fleet>:limit:<account>:<unit>              string: when the next call for texts may go (s)
     <fleet>:limit:<account>:question.<unit>     the same for questions
 
-The clock is that of Redis, and one script decides and takes in one step, so that workers on different hosts
-cannot both take the last place. All keys expire by themselves.
+The clock is that of Redis, and one script decides and takes in one step. All keys expire by themselves.
 """
 
 from __future__ import annotations

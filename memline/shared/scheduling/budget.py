@@ -1,12 +1,9 @@
 """Count what embedding costs, and keep it below the limits of a day (`limits`).
 
-A request counts when it is leased, with estimated tokens, on the day of its lease. Its answer corrects the
-count of that day by the provider's own `usage`, where it has one. A request that is never answered, since its
-process was killed, stays counted: it may have been paid for. So the sum is too high at most by what was in
-flight at a kill, and too low at most by the error of an estimate.
-
-All agents and processes of a home share the sums. A limit in money holds for models with a price, one in
-tokens for models without. A limit in money that cannot be kept, since a model has no price, stops that model.
+A request counts when it is leased, with estimated tokens; its answer corrects that day by the provider's own
+`usage`. One that is never answered stays counted: it may have been paid for. So the sum is too high at most
+by what was in flight at a kill. A limit in money holds for models with a price, one in tokens for the others;
+a model without a price is stopped where there is only a limit in money.
 """
 
 from __future__ import annotations

@@ -4,12 +4,9 @@
        ▲                                                 ▲                                │
        └───────────────────── it worked ─────────────────┴─ it failed: the rest doubles ──┘
 
-Who moves `retry_at` of an open breaker on by one statement may send the one request, the probe. If its answer
-never comes, the next may go when that time is over. While the breaker is closed no process calls before
-`retry_at`: a pause after a failure, or the time that a provider asked for.
-
-The functions that decide take a value and return one. Rows are in the account file of a home
-(`shared.index.accounts`), which all its agents share; a pause by a person is of one index, and kept there.
+Who moves `retry_at` of an open breaker on may send that request, the probe. If its answer never comes, the
+next may go when that time is over. The functions that decide take a value and return one; the rows are in the
+account file of a home, a pause by a person is in its index.
 """
 
 from __future__ import annotations

@@ -6,11 +6,9 @@
        │ └──► done                   no file is left to be read, and no text wanted or in flight
        └── another file or text of it came
 
-A job begins with the files it has to read, a row of `job_files` each; the row goes when the ledger has the
-file, however it came. Its texts carry its id (`vectors.job`), so what is left is counted where it is kept.
-Who sends texts asks for the state of their job, so one statement pauses a job of a million texts.
-
-All functions but `finish_settled` run inside the caller's transaction.
+A row of `job_files` goes when the ledger has the file, however it came. Texts carry the id of their job, and
+who sends them asks for its state, so one statement pauses a million. All functions but `finish_settled` run
+inside the caller's transaction.
 """
 
 from __future__ import annotations

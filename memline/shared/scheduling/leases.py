@@ -1,12 +1,7 @@
 """Lease wanted vectors, one provider request a lease, and store what came of it.
 
-A lease is a deadline: the right to send some texts until a time. The process that holds the lock of an index
-(`shared.index.hold`) leases its texts. A worker begins no call that cannot end before the deadline, and the
-texts of a lease that is over are wanted again. A vector that is stored is never leased again.
-
-What came is stored in one transaction, safe twice, late and out of order: a vector that is there stays, and a
-failure counts only while its lease still holds. Where no setting says how many dimensions a model has, its
-first answer does. An answer of other dimensions is refused, and its error names `memline index --re-embed`.
+A lease is the right to send some texts until a time. A worker begins no call that cannot end before it, and
+the texts of a lease that is over are wanted again. A vector that is stored is never leased again.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """Decide when a provider account may be called: cooldowns, and limits of requests and tokens a minute.
 
-All agents, processes and questions of an account share them. Here they are rows of the account file; a fleet,
-whose embed workers may be on other hosts, has the same in Redis (`shared.queue.redis_limits`).
-
-It is the generic cell rate algorithm: each account and unit (requests, tokens) has one number, the time from
-which the next call may go, and a call moves it on by its part of a minute's limit. So calls of one size are
-spread over the minute, and no minute holds more than the limit. Texts get places ahead, in order, when they
-will wait for them. A question has a tenth of each limit for itself, and never waits: it takes a place at once
-or goes without its vector.
+All agents, processes and questions of an account share them. It is the generic cell rate algorithm: each
+unit (requests, tokens) has one number, the time from which the next call may go, and a call moves it on by
+its part of a minute's limit. Texts get places ahead, in order, when they will wait for them. A question has a
+tenth of each limit for itself, and takes a place at once or goes without its vector.
 """
 
 from __future__ import annotations

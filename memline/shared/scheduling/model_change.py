@@ -1,19 +1,10 @@
 """Change the model of an index: build the vectors of the new one next to the old, then switch search.
 
-While the target is being built the active identity is searched as it is. Every step is a short transaction,
-and each may be repeated: a crash anywhere leaves a usable index, and the next start goes on.
-
-A fallback is such a change. The rows hold which provider embeds, so that a restart, a second process and a
-worker on another host all agree:
-
-- The fallback takes over when the primary fails for good (`Health.has_given_up`).
-- The primary takes its place back at the next start of a dispatcher once its breaker's rest is over, and at
-  once when an operator asks: `memline index`, `memline queue resume`.
-- The vectors of the primary are kept meanwhile, and those of the fallback are cached after that, so no text
-  is paid for twice at either of them.
-
-While the fallback is active the primary is not called. A return on its own would have to weigh what it costs
-to embed the texts that the primary lacks; an operator or a restart decides that instead.
+Every step is a short transaction that may be repeated: a crash anywhere leaves a usable index, and the next
+start goes on. A fallback is such a change. It takes over when the primary fails for good
+(`Health.has_given_up`); the primary takes its place back at the next start of a dispatcher once its breaker's
+rest is over, and at once when an operator asks (`memline index`, `memline queue resume`). Meanwhile it is not
+called, and the vectors of both are kept, so no text is paid for twice.
 """
 
 from __future__ import annotations
