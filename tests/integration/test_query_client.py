@@ -2,7 +2,6 @@
 
 import json
 from contextlib import closing, contextmanager
-from datetime import date
 
 import dramatiq
 import pytest
@@ -73,8 +72,6 @@ def test_a_question_reaches_a_worker_and_its_answer_comes_back(url):
     question = questions[0]
     assert (question.agent, question.query, question.index) == ("main", "apples", "main.sqlite")
     assert question.options["max_results"] == 3
-    # "Yesterday" is that of who asks.
-    assert question.options["today"] == date.today().isoformat()
 
 
 def test_without_a_worker_alive_nothing_is_put_on_the_queue(redis, url):

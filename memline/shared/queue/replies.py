@@ -21,7 +21,6 @@ from memline.shared.queue.fleet import live_workers
 from memline.shared.queue.messages import RunQuery
 from memline.shared.queue.redis_client import FleetClient
 from memline.shared.search.request import SearchRequest
-from memline.shared.sources.dates import day_of_time
 
 #: Seconds a command waits for a query worker; after that it reads the index itself. A worker that is alive
 #: answers in milliseconds; one that was killed counts as alive for some seconds.
@@ -65,8 +64,6 @@ class QueryClient:
         if not any("query" in worker.queues for worker in live_workers(self._client)):
             return None
         options, box, until = asdict(request), os.urandom(16).hex(), time.time() + timeout_s
-        # "Yesterday" is that of who asks.
-        options["today"] = request.today or day_of_time(time.time()).isoformat()
         query = options.pop("query")
         question = RunQuery(agent=agent, query=query, reply_to=box, until=until, options=options, index=index)
         self._broker.enqueue(broker.envelope(question))

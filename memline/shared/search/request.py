@@ -54,8 +54,6 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     since: str = ""
     until: str = ""
     explain: bool = False
-    #: ISO day of who asks, where that is another process than the one that answers; empty: its own.
-    today: str = ""
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -104,14 +102,9 @@ def _matcher(glob: str) -> Callable[[str], bool]:
     return lambda path: pattern.matches(path) or literal in (path, is_name and path.rpartition("/")[2])
 
 
-def today_of(request: SearchRequest, now: float) -> date:
-    """Return the day on which a question is asked."""
-    return date.fromisoformat(request.today) if request.today else day_of_time(now)
-
-
 def day_bounds(request: SearchRequest, now: float) -> tuple[date, date]:
     """Return the first and last day that a search is limited to. Raises BadRequest for an invalid date."""
-    today, since, until = today_of(request, now), request.since, request.until
+    today, since, until = day_of_time(now), request.since, request.until
     first = parse_bound(since, today) if since else date.min
     return first, parse_bound(until, today, is_end=True) if until else date.max
 

@@ -38,15 +38,16 @@ _CHUNKS_OF = (
     " WHERE vectors.id IN (SELECT value FROM json_each(?1))"
     " AND (?2 IS NULL OR file_id IN (SELECT value FROM json_each(?2))) ORDER BY chunks.id"
 )
-_COSINES = (
-    "SELECT id, 1 - vec_distance_cosine(embedding, ?) AS cosine FROM vectors"
-    " WHERE identity_id = ? AND state = 'ready' AND active = 1 AND length(embedding) = ?"
-)
-_GIVEN = " AND id IN (SELECT value FROM json_each(?))"
 # Ties by their text, so that an index that was made in another order gives the same answer.
-_BEST = " ORDER BY cosine DESC, text_hash LIMIT ?"
+_COSINES = (
+    "SELECT id, 1 - vec_distance_cosine(embedding, ?1) AS cosine FROM vectors"
+    " WHERE identity_id = ?2 AND state = 'ready' AND active = 1 AND length(embedding) = ?3{}"
+    " ORDER BY cosine DESC, text_hash LIMIT ?4"
+)
+_GIVEN = " AND id IN (SELECT value FROM json_each(?5))"
 _BY_BITS = (
-    "SELECT vector_id FROM vector_bits WHERE identity_id = ?1{0}"
+    "SELECT vector_id FROM vector_bits WHERE identity_id = ?1"
+    " AND (?4 IS NULL OR vector_id IN (SELECT value FROM json_each(?4)))"
     " ORDER BY vec_distance_hamming(vec_bit(bits), vec_bit(?2)) LIMIT ?3"
 )
 
@@ -62,40 +63,36 @@ class Comparison(Struct, frozen=True):
 
     def top(self, limit: int, files: str | None) -> Scored:
         """Return the best vectors; `files` is a JSON array of file ids to stay in, None for all."""
-        connection, within, given, allowed = self.connection, "", list[str](), None
-        if files is not None:
-            rows = connection.execute(_VECTORS_OF.format("file_id"), (self.identity_id, files))
-            allowed = sorted({row_id for _, row_id in rows})
-            within, given = _GIVEN, [json_ids(allowed)]
+        allowed = None if files is None else sorted({*self.vectors_of(files, "file_id").values()})
         if self.matrix is not None:
-            best: Scored = self.matrix.top(connection, self.query, limit, allowed)
+            best: Scored = self.matrix.top(self.connection, self.query, limit, allowed)
             return best
-        if centre := bits.centre_of(connection, self.identity_id):
-            nearest = _BY_BITS.format(" AND vector_id IN (SELECT value FROM json_each(?4))" * len(given))
+        given = None if allowed is None else json_ids(allowed)
+        if centre := bits.centre_of(self.connection, self.identity_id):
             depth = bits.depth(len(self.query) // 4, limit)
-            asked = (self.identity_id, bits.of_question(self.query, centre), depth, *given)
-            near = json_ids(row_id for (row_id,) in connection.execute(nearest, asked))
-            within, given = within + _GIVEN, [*given, near]
-        values = (self.query, self.identity_id, len(self.query), *given, limit)
-        return connection.execute(_COSINES + within + _BEST, values).fetchall()
+            asked = (self.identity_id, bits.of_question(self.query, centre), depth, given)
+            given = json_ids(row_id for (row_id,) in self.connection.execute(_BY_BITS, asked))
+        return self._by_rows(given, limit)
 
     def cosines(self, vector_ids: Collection[int]) -> dict[int, float]:
         """Return vectors.id -> cosine, for those of `vector_ids` that are active."""
-        if self.matrix is not None:
-            cosines: dict[int, float] = self.matrix.cosines(self.connection, self.query, vector_ids)
-            return cosines
-        values = (self.query, self.identity_id, len(self.query), json_ids(vector_ids))
-        return dict(self.connection.execute(_COSINES + _GIVEN, values).fetchall())
+        if self.matrix is None:
+            return dict(self._by_rows(json_ids(vector_ids)))
+        cosines: dict[int, float] = self.matrix.cosines(self.connection, self.query, vector_ids)
+        return cosines
 
-    def vectors_of(self, chunk_ids: Iterable[int]) -> dict[int, int]:
+    def _by_rows(self, given: str | None, limit: int = -1) -> Scored:
+        query = _COSINES.format("" if given is None else _GIVEN)
+        values = (self.query, self.identity_id, len(self.query), limit, given)
+        return self.connection.execute(query, values[: query.count("?")]).fetchall()
+
+    def vectors_of(self, ids: str, column: str = "id") -> dict[int, int]:
         """Return the vectors of chunks, for those that have one of the identity."""
-        values = (self.identity_id, json_ids(chunk_ids))
-        return dict(self.connection.execute(_VECTORS_OF.format("id"), values).fetchall())
+        return dict(self.connection.execute(_VECTORS_OF.format(column), (self.identity_id, ids)).fetchall())
 
-
-def chunks_of(connection: Connection, vector_ids: Iterable[int], files: str | None) -> dict[int, int]:
-    """Return the chunks of some vectors, each with its vector: one text may be in many files."""
-    return dict(connection.execute(_CHUNKS_OF, (json_ids(vector_ids), files)).fetchall())
+    def chunks_of(self, vector_ids: Iterable[int], files: str | None) -> dict[int, int]:
+        """Return the chunks of some vectors, each with its vector: one text may be in many files."""
+        return dict(self.connection.execute(_CHUNKS_OF, (json_ids(vector_ids), files)).fetchall())
 
 
 class SearchIndex:

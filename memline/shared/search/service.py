@@ -29,11 +29,12 @@ from memline.shared.search import fusion
 from memline.shared.search.matches import CHUNKS, Matches, Row
 from memline.shared.search.passages import WINDOW, Passage, passages, snippet
 from memline.shared.search.question import Question, analyse
-from memline.shared.search.request import SearchRequest, day_bounds, files_of_days, files_within, today_of
+from memline.shared.search.request import SearchRequest, day_bounds, files_of_days, files_within
 from memline.shared.search.results import Answer, Hit
 from memline.shared.search.scorer import lifts_of, score
-from memline.shared.search.search_index import Comparison, SearchIndex, chunks_of
+from memline.shared.search.search_index import Comparison, SearchIndex
 from memline.shared.search.terms import Words
+from memline.shared.sources.dates import day_of_time
 from memline.shared.words import counted
 
 #: Candidates by words, and by vectors, for each step of `candidateMultiplier`. How many hits are asked for
@@ -76,12 +77,12 @@ def retrieve(
     settings = replace(settings, **{name: each for name, each in limits.items() if each is not None})
     now = (clock or SystemClock()).now()
     bounds = day_bounds(request, now)
-    question, findings = analyse(request.query, today_of(request, now)), list[Finding]()
+    question, findings = analyse(request.query, day_of_time(now)), list[Finding]()
     if not question.text:
         return Answer(notice="the question is empty")
     vector = compared = None
     with _keywords_instead(findings):
-        vector = None if embedder is None else _embedded(index, embedder, question.text)
+        vector = embedder and _embedded(index, embedder, question.text)
     with index.snapshot() as connection:
         active = index.matches.active
         with _keywords_instead(findings):
@@ -177,20 +178,20 @@ class _Search(Struct):
 
     def _compare(self, compared: Comparison, pool: int) -> None:
         """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
-        connection, cosines = self.matches.connection, dict(compared.top(pool, self.matches.files))
-        vectors = chunks_of(connection, cosines, self.matches.files)
-        vectors |= compared.vectors_of({*self.words.sums, *self.lifts}.difference(vectors))
+        cosines = dict(compared.top(pool, self.matches.files))
+        vectors = compared.chunks_of(cosines, self.matches.files)
+        vectors |= compared.vectors_of(json_ids({*self.words.sums, *self.lifts}.difference(vectors)))
         cosines |= compared.cosines({*vectors.values()}.difference(cosines))
         near = ((each, cosines.get(vector_id)) for each, vector_id in vectors.items())
         self.cosines = {each: round(cosine, fusion.DECIMALS) for each, cosine in near if cosine is not None}
         if not isinstance(compared.query, LateVector):
             return
-        tokens = token_rows.read(connection, vectors.values())
+        tokens = token_rows.read(self.matches.connection, vectors.values())
         if packed := [(each, tokens[vector]) for each, vector in vectors.items() if vector in tokens]:
             # Here, because only local models have token vectors, and numpy costs 110 ms.
             from memline.shared.search import late
 
-            fitted = token_rows.projection(connection, compared.identity_id)
+            fitted = token_rows.projection(self.matches.connection, compared.identity_id)
             words = (each for each in reversed(self.words.lookups) if each.term.kind in ("word", "id"))
             rarity = dict.fromkeys(self.question.light, 0.0) | {each.term.label: each.idf for each in words}
             scores = late.scores(self.question.text, compared.query.tokens, rarity, packed, fitted)

@@ -1,4 +1,5 @@
 import re
+from datetime import datetime
 from zlib import crc32
 
 import numpy as np
@@ -91,7 +92,9 @@ def paths(index, question, **options):
     return [hit.path for hit in ask(index, question, **options).hits]
 
 
-def ask(index, question, *, max_results=10, settings=None, embedder=None, clock=None, **options):
+def ask(index, question, *, max_results=10, settings=None, embedder=None, clock=None, day="", **options):
+    if day:
+        clock = ManualClock(datetime.fromisoformat(f"{day}T12:00").timestamp())
     request = SearchRequest(query=question, max_results=max_results, **options)
     return retrieve(index, request, settings or Query(), embedder=embedder, clock=clock or ManualClock())
 

@@ -43,7 +43,7 @@ def test_a_word_is_found_however_it_looks(notes, index, text, question):
     for number in range(4):
         notes.add(f"filler-{'abcd'[number]}.md", "Other words, 1234 hosts, slips.")
 
-    answer = ask(index, question, today="2026-11-01")
+    answer = ask(index, question, day="2026-11-01")
 
     assert answer.hits[0].path == "right.md"
     assert answer.missing == ()

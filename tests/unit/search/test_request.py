@@ -1,8 +1,7 @@
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 
 import pytest
 
-from memline.shared.search.request import SearchRequest, day_bounds
 from tests.support.clock import ManualClock
 from tests.unit.search.conftest import ask
 
@@ -93,12 +92,6 @@ def test_limits_are_read_in_words_and_end_with_the_last_of_their_days(filled, in
 
     assert passing(filled, index, since="2026-02", until="2026-02") == {*ALL} - january
     assert passing(filled, index, since="last month", until="January 2026") == january
-
-
-def test_today_is_that_of_who_asks(filled, index):
-    request = SearchRequest(query="x", since="yesterday", until="today", today="2026-02-11")
-
-    assert day_bounds(request, NOW) == (date(2026, 2, 10), date(2026, 2, 11))
 
 
 def test_without_private_files_long_term_notes_and_conversations_are_left_out(filled, index):

@@ -66,7 +66,7 @@ def test_these_come_first(notes, index, case):
         notes.add(path, text)
 
     for question, (*first, last) in questions.items():
-        found = paths(index, question, today=TODAY)
+        found = paths(index, question, day=TODAY)
         assert found[: len(first)] == first
         assert last is ... or found == [*first, last]
 
@@ -258,7 +258,7 @@ def test_a_day_that_no_note_has_is_named(notes, index, question, citations, noti
     notes.add("ports.md", "Redis listens on port 6379.")
     notes.add("memory/2025-12-12.md", "Released the parser.")
 
-    answer = ask(index, question, today="2026-03-14")
+    answer = ask(index, question, day="2026-03-14")
 
     assert [hit.citation for hit in answer.hits] == citations
     assert answer.notice == notice
