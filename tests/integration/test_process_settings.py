@@ -27,3 +27,19 @@ def test_a_process_that_started_before_its_configuration_changed_is_named(place)
     assert f"memline up (process {process.pid})" in found["what"]
     assert str(place.config) in found["what"] and "start it again" in found["action"]
     assert findings_of(place, "old_settings") == []
+
+
+def test_a_process_goes_on_while_its_configuration_is_away(place):
+    place.write("memory/a.md", "# A\n")
+    place.index()
+    with running_memline(*place.arguments("up")) as process:
+        until(lambda: has_follower(place.index_path), "its start")
+        away = place.config.rename(place.folder / "away.json5")
+
+        place.write("memory/new.md", "A xyzzy.\n")
+        until(lambda: place.rows("SELECT 1 FROM files WHERE path = 'memory/new.md'") == [(1,)], "a note")
+        away.rename(place.config)
+        assert findings_of(place, "old_settings") == []
+        end(process)
+
+    assert process.returncode == 0
