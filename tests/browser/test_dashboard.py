@@ -4,8 +4,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from memline.producers.web.dashboard import SESSION_COOKIE
 from memline.producers.web.pages import PAGES
-from memline.producers.web.session import SESSION_COOKIE
 from tests.browser.conftest import HOSTILE
 from tests.support.http_api import serving
 

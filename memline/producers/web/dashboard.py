@@ -1,22 +1,28 @@
 """Serve the dashboard: routes of its pages, actions and static files, login and logout.
 
-Every answer carries a policy that allows nothing inline and nothing of other origins.
+The session cookie is `<end>.<signature>`, the end in seconds since the epoch. It is signed with a key that is
+made of `serve.token`: it outlives a restart of the server, and ends when the token is changed. Where no token
+is set (loopback alone) there is no login. A form carries the value of the form cookie (double submit):
+another site can neither read nor set it.
 """
 
 from __future__ import annotations
 
+import hmac
+import secrets
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from starlette.datastructures import QueryParams
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from memline.producers.actions.verbs import VERBS, Asker, Done
 from memline.producers.api.arguments import check
@@ -24,11 +30,9 @@ from memline.producers.api.auth import Access, Authenticator, address_of
 from memline.producers.api.calls import Calls, Pool
 from memline.producers.api.responses import status_of
 from memline.producers.reports.state import StateReader
-from memline.producers.web import session
 from memline.producers.web.pages import PAGES, Page, View
 from memline.producers.web.rendering import HERE, ROOT, environment, path_of
-from memline.producers.web.session import HEADERS, read_form
-from memline.shared.errors import AccessDenied, MemlineError
+from memline.shared.errors import AccessDenied, BadRequest, MemlineError
 from memline.shared.logs import Log
 
 #: The commands that have a button, each with the page that has it.
@@ -38,20 +42,33 @@ ACTIONS = {
     **dict.fromkeys(("queue requeue", "queue drop"), "/queue"),
 }
 
+SESSION_COOKIE = "memline_session"
+FORM_COOKIE = "memline_form"
+
+#: Seconds that a login is good for.
+SESSION_S = 12 * 3600
+
+#: Bytes of the value of a form cookie.
+_FORM_BYTES = 18
+
+
+#: Of every answer. Same-origin, not no-referrer: with that, browsers send `Origin: null` with the forms of
+#: the page itself.
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+    " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
 _LOG = Log("web")
 
 
 class LoginNeeded(Exception):
     """Sends the browser to the login."""
-
-
-class Files(StaticFiles):
-    """The static files; a browser asks each time whether one has changed, since their names stay."""
-
-    def file_response(self, *args: Any, **options: Any) -> Response:
-        response = super().file_response(*args, **options)
-        response.headers.update(HEADERS | {"cache-control": "no-cache"})
-        return response
 
 
 class Dashboard:
@@ -61,12 +78,11 @@ class Dashboard:
         self._tools = tools
         self._authenticator = authenticator
         self._pool = pool
-        self._sessions = session.Sessions(authenticator)
         self._state = StateReader(tools.settings, tools.served)
         self._templates = environment(tools)
         router = Router(
             [
-                Mount("/static", app=Files(directory=HERE / "static")),
+                Mount("/static", app=StaticFiles(directory=HERE / "static")),
                 Route("/login", self._show_login, methods=["GET"]),
                 Route("/login", self._log_in, methods=["POST"]),
                 Route("/logout", self._log_out, methods=["POST"]),
@@ -83,11 +99,16 @@ class Dashboard:
         self._app = ExceptionMiddleware(router, handlers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
+        async def with_policy(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, with_policy)
 
     def _page(self, page: Page) -> Callable[[Request], Any]:
         async def show(request: Request) -> Response:
-            self._access(request)
+            self._require_login(request)
             view = View(tools=self._tools, state=self._state, query=request.query_params)
             data = await self._pool.run(partial(page.data, view))
             return self._html(request, page.template, {"title": page.title, "page": page, **data})
@@ -96,22 +117,29 @@ class Dashboard:
 
     def _action(self, name: str) -> Callable[[Request], Any]:
         async def act(request: Request) -> Response:
-            form = await read_form(request)
-            self._access(request)
-            self._check_form(request, form)
+            self._require_login(request)
+            form = await self._read_form(request)
             try:
                 await self._pool.run(partial(self._perform, VERBS[name], form))
             finally:
                 self._state.forget()
-            return RedirectResponse(ROOT + ACTIONS[name], 303, HEADERS)
+            return RedirectResponse(ROOT + ACTIONS[name], 303)
 
         return act
 
-    def _access(self, request: Request) -> Access:
-        """Return what a browser that is logged in may do. Raises LoginNeeded for others."""
-        if (access := self._sessions.access(request)) is None:
+    def _known(self, request: Request) -> Access | None:
+        """Return what a browser with these cookies may do; None when it has to log in."""
+        if not self._authenticator.has_tokens:
+            return Access(client=address_of(request.scope))
+        end, _, signature = request.cookies.get(SESSION_COOKIE, "").partition(".")
+        signed = self._authenticator.sign(end)
+        is_ours = signature and hmac.compare_digest(signature.encode(), signed.encode())
+        return Access(client="token") if is_ours and int(end) >= time.time() else None
+
+    def _require_login(self, request: Request) -> None:
+        """Raise LoginNeeded for a browser that is not logged in."""
+        if self._known(request) is None:
             raise LoginNeeded
-        return access
 
     def _perform(self, verb: Callable[..., Done], form: QueryParams) -> None:
         """Do what a form asks, in a thread. Raises MemlineError."""
@@ -122,24 +150,35 @@ class Dashboard:
         texts = {name: text for name, text in form.items() if name not in ("form_token", "agent")}
         verb(Asker(settings=settings, agents=agents, agent=named), **check(verb, texts))
 
-    def _check_form(self, request: Request, form: QueryParams) -> None:
-        """Raise AccessDenied for a POST that no form of ours sent."""
-        if not session.is_own_form(request.cookies, form.get("form_token", "")):
-            raise AccessDenied(
-                "this form is not from this page, or too old", hint="open the page again, and repeat it"
-            )
+    async def _read_form(self, request: Request) -> QueryParams:
+        """Return the fields of a form of ours; the guard has checked its origin.
+
+        Raises BadRequest, and AccessDenied for a form without the value of its cookie.
+        """
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/x-www-form-urlencoded":
+            raise BadRequest("the body is not that of a form", hint="use the buttons of the page")
+        try:
+            form = QueryParams((await request.body()).decode())
+        except (ValueError, ClientDisconnect) as error:
+            words = "the body of the form is incomplete, or not UTF-8"
+            raise BadRequest(words, hint="use the buttons of the page") from error
+        cookie, sent = request.cookies.get(FORM_COOKIE, ""), form.get("form_token", "")
+        if not cookie or not hmac.compare_digest(cookie.encode(), sent.encode("utf-8", "replace")):
+            words = "this form is not from this page, or too old"
+            raise AccessDenied(words, hint="open the page again, and repeat it")
+        return form
 
     async def _show_login(self, request: Request) -> Response:
-        if self._sessions.access(request):
-            return RedirectResponse(ROOT + "/", 303, HEADERS)
+        if self._known(request):
+            return RedirectResponse(ROOT + "/", 303)
         return self._login_page(request)
 
     def _login_page(self, request: Request, error: str = "", status: int = 200) -> Response:
         return self._html(request, "login.html", {"title": "Log in", "error": error}, status)
 
     async def _log_in(self, request: Request) -> Response:
-        form = await read_form(request)
-        self._check_form(request, form)
+        form = await self._read_form(request)
         token, address = form.get("token", "").strip(), address_of(request.scope)
         access = self._authenticator.access_by_token(token, address)
         wait_s = self._authenticator.wait_s(address, has_access=access is not None, has_token=bool(token))
@@ -150,22 +189,21 @@ class Dashboard:
             _LOG.warning("login.refused", address=address)
             words = "The dashboard is of all agents: log in with serve.token." if access else ""
             return self._login_page(request, words or "The token is not known.", 401)
-        response = RedirectResponse(ROOT + "/", 303, HEADERS)
-        cookie, seconds = self._sessions.cookie(), session.SESSION_S
-        session.put_cookie(
-            response, session.SESSION_COOKIE, cookie, headers=request.headers, max_age_s=seconds
-        )
+        response = RedirectResponse(ROOT + "/", 303)
+        end = str(int(time.time()) + SESSION_S)
+        cookie = f"{end}.{self._authenticator.sign(end)}"
+        put_cookie(response, SESSION_COOKIE, cookie, headers=request.headers, max_age_s=SESSION_S)
         return response
 
     async def _log_out(self, request: Request) -> Response:
-        self._check_form(request, await read_form(request))
-        response = RedirectResponse(ROOT + "/login", 303, HEADERS)
-        for name in (session.SESSION_COOKIE, session.FORM_COOKIE):
-            session.put_cookie(response, name, "", headers=request.headers, max_age_s=0)
+        await self._read_form(request)
+        response = RedirectResponse(ROOT + "/login", 303)
+        for name in (SESSION_COOKIE, FORM_COOKIE):
+            put_cookie(response, name, "", headers=request.headers, max_age_s=0)
         return response
 
     async def _lead_to_login(self, _request: Request, _error: Exception) -> Response:
-        return RedirectResponse(f"{ROOT}/login", 303, HEADERS)
+        return RedirectResponse(f"{ROOT}/login", 303)
 
     async def _refuse(self, request: Request, error: Exception) -> Response:
         """Answer with a page that says what is wrong."""
@@ -183,7 +221,9 @@ class Dashboard:
         self, request: Request, template: str, context: Mapping[str, object], status: int = 200
     ) -> Response:
         """Render a template within the layout, and give the browser the cookie of its forms."""
-        form_token, access = session.form_token(request.cookies), self._sessions.access(request)
+        form_token, access = request.cookies.get(FORM_COOKIE, ""), self._known(request)
+        if len(form_token) != 2 * _FORM_BYTES or not form_token.isalnum() or not form_token.isascii():
+            form_token = secrets.token_hex(_FORM_BYTES)
         frame = {
             "page": None,
             "nav": PAGES,
@@ -194,9 +234,16 @@ class Dashboard:
         text = self._templates.get_template(template).render({**frame, **context})
         # A lone surrogate of a file's name cannot be sent.
         content = text.encode("utf-8", "replace")
-        response = Response(content, status, HEADERS, media_type="text/html; charset=utf-8")
-        if request.cookies.get(session.FORM_COOKIE) != form_token:
-            session.put_cookie(
-                response, session.FORM_COOKIE, form_token, headers=request.headers, max_age_s=None
-            )
+        response = Response(content, status, media_type="text/html; charset=utf-8")
+        if request.cookies.get(FORM_COOKIE) != form_token:
+            put_cookie(response, FORM_COOKIE, form_token, headers=request.headers, max_age_s=None)
         return response
+
+
+def put_cookie(response: Response, name: str, text: str, *, headers: Headers, max_age_s: int | None) -> None:
+    """Set a cookie that no script and no other site gets; 0 s removes it, None: until the browser ends."""
+    # Behind a proxy the server itself sees http; the browser says in its POST where the page came from.
+    is_secure = headers.get("origin", "").startswith("https://")
+    response.set_cookie(
+        name, text, max_age=max_age_s, path=ROOT, httponly=True, samesite="strict", secure=is_secure
+    )

@@ -4,10 +4,9 @@ import re
 import time
 
 from memline.producers.api import auth
-from memline.producers.web.dashboard import ACTIONS
+from memline.producers.web.dashboard import ACTIONS, FORM_COOKIE, SESSION_COOKIE, SESSION_S
 from memline.producers.web.pages import PAGES
 from memline.producers.web.rendering import path_of
-from memline.producers.web.session import FORM_COOKIE, SESSION_COOKIE, SESSION_S
 from memline.shared.config.installation import Serve
 from tests.integration.web.conftest import ALL, WORK
 from tests.support.browser import Browser, text_of
