@@ -198,7 +198,7 @@ def unit_vectors(rows: Sequence[Values], *, dims: int | None) -> list[bytes]:
             raise ProviderBrokenAnswer("a vector is zero")
     others = [place for place, length in enumerate(lengths) if abs(length - 1.0) > UNIT_TOLERANCE]
     if others and numpy is not None:
-        scaled = (block[others] / numpy.array(lengths)[others, None]).astype("<f4")
+        scaled = block[others] / numpy.array(lengths, "<f4")[others, None]
     for number, place in enumerate(others):
         if numpy is None:
             made[place] = array(
