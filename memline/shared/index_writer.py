@@ -178,7 +178,6 @@ class IndexWriter:
                     if kind != "unknown"
                 },
             )
-            chunks.write_full_text(connection, changes.documents)
         if arrived:
             # Without a provider, or when all its texts were cached, the last file is the end of a job.
             with self.session() as (connection, now):

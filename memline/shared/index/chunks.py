@@ -34,9 +34,8 @@ _MERGED_PAGES = 500
 _COLUMNS = {"chunks": "text, heading, path, grams", "names": "text, grams"}
 FULL_TEXT = ("chunks_fts", "names_fts")
 
-
-#: Rows of full text by the table they are of, `chunks` or `names`: its id, then its columns.
-Documents = dict[str, list[tuple[int | str, ...]]]
+#: A row of full text: the id of the chunk or name that it is of, then its columns.
+Document = tuple[int | str, ...]
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +48,6 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     texts: dict[bytes, str]
     #: Text hashes that no chunk of any file has any more.
     orphans: list[bytes]
-    #: What full text lacks until `write_full_text`.
-    documents: Documents
 
 
 def text_hash(text: str) -> bytes:
@@ -59,7 +56,7 @@ def text_hash(text: str) -> bytes:
 
 
 def apply_files(connection: Connection, rows: Sequence[FileRow]) -> Changes:
-    """Make the index agree with `rows`, inside the caller's transaction that ends with `write_full_text`.
+    """Make the index agree with `rows`, inside the caller's transaction.
 
     Safe twice, late and out of order: a row that was observed no later than the one in the ledger changes
     nothing, so the newest read of a file always stays.
@@ -77,11 +74,14 @@ def apply_files(connection: Connection, rows: Sequence[FileRow]) -> Changes:
                 ledger.touch(connection, row)
             else:
                 files[ledger.record(connection, row)] = row
-    documents: Documents = {}
-    texts, orphans, documents["chunks"] = _replace_chunks(connection, files)
-    documents["names"] = _replace_names(connection, files)
+    texts, orphans, documents = _replace_chunks(connection, files)
+    names = _replace_names(connection, files)
     _replace_tags_and_links(connection, files)
-    return Changes(kinds=kinds, texts=texts, orphans=orphans, documents=documents)
+    # Last, and all at once: FTS5 writes what it has gathered before each statement that SQLite may have to
+    # undo alone; file by file took twice as long.
+    _write_full_text(connection, "chunks", documents)
+    _write_full_text(connection, "names", names)
+    return Changes(kinds=kinds, texts=texts, orphans=orphans)
 
 
 def _kind(before: LedgerEntry | None, row: FileRow) -> str:
@@ -103,10 +103,10 @@ _OF_FILES = "WHERE file_id IN (SELECT value FROM json_each(?))"
 
 def _replace_chunks(
     connection: Connection, files: Mapping[int, FileRow]
-) -> tuple[dict[bytes, str], list[bytes], list[tuple[int | str, ...]]]:
+) -> tuple[dict[bytes, str], list[bytes], list[Document]]:
     """Store the chunks of files; those that did not change keep their rows, wherever they stand now.
 
-    Returns texts, orphans and documents as `Changes` has them.
+    Returns texts and orphans as `Changes` has them, and what full text lacks.
     """
     before: defaultdict[tuple[int, bytes, str], list[tuple[int, ...]]] = defaultdict(list)
     columns = "file_id, text_hash, heading, id, ordinal, start_line, end_line"
@@ -131,7 +131,7 @@ def _replace_chunks(
         listed, which = json_ids(gone), "WHERE chunks.id IN (SELECT value FROM json_each(?))"
         query = f"SELECT path, chunks.id, heading, text FROM chunks JOIN files ON files.id = file_id {which}"
         removed = [_document(*each) for each in connection.execute(query, (listed,))]
-        write_full_text(connection, {"chunks": removed}, removes=True)
+        _write_full_text(connection, "chunks", removed, removes=True)
         connection.execute(f"DELETE FROM chunks {which}", (listed,))
     change = "UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?"
     connection.executemany(change, moved)
@@ -151,7 +151,7 @@ def _replace_chunks(
     return texts, orphans, documents
 
 
-def _document(path: str, row_id: int, heading: str, text: str) -> tuple[int | str, ...]:
+def _document(path: str, row_id: int, heading: str, text: str) -> Document:
     """Make the document of a chunk: its text, the headings above and in it, its path, pairs of characters."""
     text, above, name = fold(text), heading.split(" > "), ""
     inside = [title for title in sections_of(text) if title not in above]
@@ -179,10 +179,10 @@ def count(connection: Connection) -> int:
     return int(scalar(connection, "SELECT count(*) FROM chunks"))
 
 
-def _replace_names(connection: Connection, files: Mapping[int, FileRow]) -> list[tuple[int | str, ...]]:
+def _replace_names(connection: Connection, files: Mapping[int, FileRow]) -> list[Document]:
     """Store the names of files and return their documents; a file without chunks has none."""
     ids = json_ids(files)
-    write_full_text(connection, {"names": _stored_names(connection, ids)}, removes=True)
+    _write_full_text(connection, "names", _stored_names(connection, ids), removes=True)
     connection.execute(f"DELETE FROM names {_OF_FILES}", (ids,))
     connection.executemany(
         "INSERT INTO names (file_id, key, title) VALUES (?, ?, ?)",
@@ -203,9 +203,9 @@ def _names(row: FileRow) -> Iterator[tuple[str, str]]:
     yield from ((key, "") for key in others if key not in ("", first))
 
 
-def _stored_names(connection: Connection, ids: str) -> list[tuple[int | str, ...]]:
+def _stored_names(connection: Connection, ids: str) -> list[Document]:
     """Make the documents of names: of a file and its title as one, of each alias."""
-    documents, first, first_title = list[tuple[int | str, ...]](), 0, ""
+    documents, first, first_title = list[Document](), 0, ""
     query = (
         f"SELECT file_id, path, names.id, key, title FROM names JOIN files ON files.id = file_id {_OF_FILES}"
         " ORDER BY file_id, names.id"
@@ -239,19 +239,15 @@ def _replace_tags_and_links(connection: Connection, files: Mapping[int, FileRow]
     )
 
 
-def write_full_text(connection: Connection, documents: Documents, *, removes: bool = False) -> None:
-    """Add documents to full text, or remove them; FTS5 must be told what those were which it removes.
-
-    New ones are added last in the caller's transaction: FTS5 writes what it has gathered before each
-    statement that SQLite may have to undo alone; file by file took twice as long.
-    """
-    for table, rows in documents.items():
-        command, word = (f"{table}_fts, ", "'delete', ") if removes else ("", "")
-        columns = _COLUMNS[table]
-        marks = ", ?" * len(columns.split())
-        connection.executemany(
-            f"INSERT INTO {table}_fts ({command}rowid, {columns}) VALUES ({word}?{marks})", rows
-        )
+def _write_full_text(
+    connection: Connection, table: str, documents: Sequence[Document], *, removes: bool = False
+) -> None:
+    """Add documents to full text, or remove them; FTS5 must be told what those were which it removes."""
+    command, word = (f"{table}_fts, ", "'delete', ") if removes else ("", "")
+    columns = _COLUMNS[table]
+    marks = ", ?" * len(columns.split())
+    insert = f"INSERT INTO {table}_fts ({command}rowid, {columns}) VALUES ({word}?{marks})"
+    connection.executemany(insert, documents)
 
 
 def merge_full_text(connection: Connection) -> None:
