@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from memline.producers.reports import jobs as reports
-from memline.producers.reports.fleet_state import queue_url
 from memline.producers.reports.jobs import SHORT
+from memline.producers.reports.state import queue_url
 from memline.shared.batches import plan as batch_plan
 from memline.shared.clock import SystemClock
 from memline.shared.config.agents import Settings

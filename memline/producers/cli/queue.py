@@ -13,7 +13,7 @@ import click
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, group
 from memline.producers.cli.jobs import add_verbs
 from memline.producers.cli.output import echo, note, print_findings, print_json, print_result, table
-from memline.producers.reports.fleet_state import fleet_state, queue_url, spent_words
+from memline.producers.reports.state import fleet_state, queue_url, spent_words
 from memline.shared.config.check import nearest
 from memline.shared.errors import MemlineError
 from memline.shared.providers import PROVIDERS

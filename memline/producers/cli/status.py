@@ -10,10 +10,8 @@ from memline.producers.cli.index import index_agent
 from memline.producers.cli.invocation import AS_JSON, Invocation, command
 from memline.producers.cli.output import echo, print_findings, print_json
 from memline.producers.memory import Memory, met_by_backend
-from memline.producers.reports.doctor import examine_agent, examine_common
-from memline.producers.reports.fleet_state import spent_words
-from memline.producers.reports.providers import size_words
-from memline.producers.reports.status import left_out_files
+from memline.producers.reports.state import spent_words
+from memline.producers.reports.status import examine_agent, examine_common, left_out_files
 from memline.shared.errors import MemlineError
 from memline.shared.finding import PROBLEM, Finding, of_error
 from memline.shared.sources.discover import markdown_beside
@@ -105,7 +103,8 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         active, target = body["identity"]["active"], body["identity"]["target"]
         yield "Changing", f"{active['model']} is searched until {target['model']} is complete"
     for breaker in body["breakers"]:
-        yield "Requests", size_words(breaker)
+        rows = breaker["maxRows"]
+        yield "Requests", f"at most {counted(rows, 'text')} in one" if rows else ""
     yield "Spent", spent_words(body["spending"])
     if probe := report.get("embeddingProbe"):
         yield "Embeddings", "ready" if probe["ok"] else f"unavailable: {probe['error']}"

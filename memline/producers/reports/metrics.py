@@ -13,8 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from memline.producers.reports.fleet_state import STATES
-from memline.producers.reports.state import State, StateReader
+from memline.producers.reports.state import STATES, State, StateReader
 from memline.shared.values import read_table
 
 #: Name without the prefix -> what it is. All are gauges.

@@ -1,37 +1,49 @@
-"""Read the state of agents, and of what they have in common: `status`, `queue`, `doctor`, `/metrics` and the
-pages only format it.
+"""Read the state of agents, and of what they have in common, and report it for `memline queue`.
+
+`status`, `doctor`, `/metrics` and the pages only format it, too.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from sqlite3 import Connection
 from typing import Any
 
 import msgspec
+from msgspec import to_builtins
 
 from memline.producers.reports import jobs as job_reports
-from memline.producers.reports import providers
 from memline.shared.config.agents import Settings
+from memline.shared.config.installation import QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.errors import IndexFault, MemlineError
+from memline.shared.errors import IndexFault, MemlineError, QueueError
 from memline.shared.finding import Finding, by_urgency, problem
 from memline.shared.findings.check import check, check_common
 from memline.shared.findings.facts import Facts, sending
+from memline.shared.findings.work import RESUME
 from memline.shared.index import chunks, driver, identities, ledger, vectors
 from memline.shared.index.accounts import AccountFile
 from memline.shared.queue.fleet import Fleet, fleet_at
-from memline.shared.scheduling import jobs
+from memline.shared.scheduling import health, jobs
 from memline.shared.scheduling.budget import spent
+from memline.shared.scheduling.health import Health
 from memline.shared.sync.plan import Plan, make_plan
+from memline.shared.words import counted, money
 
 #: Seconds that a `StateReader` shows a reading for, and the part of the time that readings may take: to
 #: compare 5,000 files with their index takes a tenth of a second.
 GOOD_FOR_S, SHARE = 2.0, 1 / 20
+
+#: The states of a provider account, the first that holds: a person paused it; its circuit breaker is open,
+#: for an outage or a definite no; it asked to wait (429); a request failed, and the next one waits a little.
+OK, PAUSED, OPEN, RATE_LIMITED, RETRYING = "ok", "paused", "open", "rate limited", "retrying"
+
+#: Vectors by state, as they are counted.
+STATES = ("wanted", "leased", "failed", "ready", "cancelled", "paused")
 
 
 class AgentState(Facts):
@@ -67,7 +79,7 @@ class AgentState(Facts):
         self.outcomes = ledger.outcome_counts(self.index)
         #: All ready vectors, and those that no chunk needs.
         self.ready, self.cached = vectors.count_ready(self.index), vectors.count_cached(self.index)
-        self.providers = providers.accounts(self)
+        self.providers = _accounts(self)
         #: Of the last minute.
         self.vectors_per_second = round(self.rate, 2)
         #: Files of jobs that were not read: without them an index whose job has begun looks complete.
@@ -148,6 +160,70 @@ def probe(choice: Choice) -> Finding | None:
     return None
 
 
+def _accounts(facts: Facts) -> list[dict[str, Any]]:
+    """Report the provider that texts are sent to, and those in trouble; none without an index."""
+    breakers = _modes(facts)
+    names = dict.fromkeys(filter(None, (facts.provider, *(each["provider"] for each in breakers))))
+    return [_account(facts, name, [each for each in breakers if each["provider"] == name]) for name in names]
+
+
+def _account(facts: Facts, name: str, breakers: list[dict[str, Any]]) -> dict[str, Any]:
+    # The health of a provider as a whole is that of its requests, which everything falls back to.
+    state = facts.health_of(name)
+    is_manual, is_in_use = facts.is_paused or state.manual, facts.provider == name
+    word, reason, action = OK, state.reason, health.action_of(state, name)
+    if is_manual:
+        word, action = PAUSED, RESUME if facts.is_paused else action
+        reason = health.PAUSED if facts.is_paused else f"{health.PAUSED} for {name}"
+    elif state.paused:
+        word, action = OPEN, action or RESUME
+    elif is_in_use and facts.hold_s:
+        word = RATE_LIMITED
+    elif state.failures or state.wait_s(facts.now):
+        word = RETRYING
+    return {
+        "name": name,
+        # All modes of it.
+        "paused": facts.is_paused,
+        "state": word,
+        "reason": reason,
+        "action": action,
+        "failures": state.failures,
+        "holdUntil": state.retry_at or None,
+        "agentId": facts.agent,
+        "model": facts.target.identity.model if facts.target and is_in_use else None,
+        "modes": breakers,
+    }
+
+
+def _modes(facts: Facts) -> list[dict[str, Any]]:
+    """List the breakers by provider and mode: those of the provider in use, then those in trouble."""
+    in_use, states = facts.provider, facts.breakers
+    if in_use:
+        has_batches = facts.settings.memory.remote.batch.enabled or (in_use, health.BATCH) in states
+        used = (health.REQUESTS, health.BATCH) if has_batches else (health.REQUESTS,)
+        states = {(in_use, mode): Health() for mode in used} | states
+    return [
+        _mode(provider, mode, state)
+        for (provider, mode), state in states.items()
+        if provider == in_use or state.is_stopped or state.failures
+    ]
+
+
+def _mode(provider: str, mode: str, state: Health) -> dict[str, Any]:
+    return {
+        "provider": provider,
+        "mode": mode,
+        "state": state.state,
+        "failures": state.failures,
+        "since": state.since or None,
+        "nextProbe": state.retry_at if state.paused else None,
+        "pausedByHand": state.manual,
+        "maxRows": state.max_rows or None,
+        "reason": state.reason,
+    }
+
+
 class StateReader:
     """Reads the state when it is asked for, and not too often. Safe to use from several threads."""
 
@@ -172,3 +248,68 @@ class StateReader:
         """Let the next caller read the state anew, because an action has changed it."""
         with self._lock:
             self._due = 0.0
+
+
+def queue_url(settings: Settings) -> QueueAddress:
+    """Return the address of the queue. Raises QueueError without one."""
+    if settings.queue.url:
+        return settings.queue
+    words = "there is no queue: queue.url is not set, everything runs in one process"
+    raise QueueError(words, hint="memline status shows the backlog; set MEMLINE_QUEUE_URL for a fleet")
+
+
+def fleet_state(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str, Any]:
+    """Report the fleet in the JSON contract of `memline queue`. Raises QueueErrors."""
+    queue_url(settings)
+    now = state(settings, agents)
+    if now.fleet is not None and now.fleet.error is not None and not now.fleet.queues:
+        raise now.fleet.error
+    return to_json(now)
+
+
+def to_json(now: State) -> dict[str, Any]:
+    """Return the JSON contract of `memline queue`; without an answer of Redis there are no queues."""
+    agents = [each for each in now.agents if each.has_index]
+    counts = {name: sum(getattr(each.backlog, name) for each in agents) for name in STATES if name != "ready"}
+    rate = sum(each.vectors_per_second for each in agents)
+    pending = counts["wanted"] + counts["leased"]
+    # Nothing is sent or stored while it is stopped, whatever came in the last minute.
+    is_moving = pending and rate and all(each.stop is None for each in agents)
+    return {
+        "queues": to_builtins(now.fleet.queues) if now.fleet else (),
+        "backlog": {
+            **counts,
+            "files": sum(each.files_waiting for each in agents),
+            "etaSeconds": round(pending / rate, 1) if is_moving else None,
+        },
+        "agents": [_agent(each) for each in agents],
+        "findings": [each.to_json() for each in now.findings],
+        "workers": [each.to_json() for each in now.fleet.workers] if now.fleet else [],
+        "providers": [account for each in agents for account in each.providers],
+        "spending": now.spending,
+    }
+
+
+def _agent(each: AgentState) -> dict[str, Any]:
+    return {
+        "agentId": each.agent,
+        "vectors": {name: getattr(each.backlog, name) for name in STATES},
+        "vectorsPerSecond": each.vectors_per_second,
+        "ceiling": to_builtins(each.refusal),
+        "jobs": each.job_reports,
+    }
+
+
+def spent_words(report: Mapping[str, Any]) -> str:
+    """Say in a line what was spent, and on which models; empty when nothing was in thirty days."""
+    if not report["thirtyDays"]["requests"]:
+        return ""
+    models = ", ".join(f"{each['provider']} {each['model']}" for each in report["models"])
+    return f"{_amount(report['today'])} today (UTC), {_amount(report['thirtyDays'])} in 30 days: {models}"
+
+
+def _amount(counts: Mapping[str, Any]) -> str:
+    """Say what was spent: money, and tokens without a price."""
+    cost, tokens = counts["cost"], counts["unpricedTokens"]
+    unpriced = f"{counted(tokens, 'token')} without a price" if tokens else ""
+    return " and ".join(filter(None, (money(cost) if cost or not tokens else "", unpriced)))

@@ -16,8 +16,10 @@ import dramatiq
 
 from memline.shared.clock import Clock
 from memline.shared.config.agents import Settings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.queue import broker as queue_broker
+from memline.shared.queue.fleet_workers import FleetWorkers
 from memline.shared.queue.routes import INDEXING, QUEUES, uses_batches
 from memline.workers.context import Context
 from memline.workers.lifecycle import Workers
@@ -109,3 +111,10 @@ def _share_one_heap() -> None:
     """
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+
+
+def workers_of(settings: Settings, agent: AgentSettings, *, clock: Clock) -> InProcessWorkers | FleetWorkers:
+    """Return the workers of a run for an agent: those of the fleet, else threads of this process."""
+    if settings.queue:
+        return FleetWorkers(settings.queue, agent)
+    return InProcessWorkers(settings, clock=clock)

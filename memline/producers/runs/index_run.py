@@ -200,18 +200,15 @@ class IndexRun:
         is deleted or another one is at its path, and the error that ended an actor.
         """
         # Imported only when there is work: the actors and dramatiq cost 75 ms of CPU.
-        from memline.producers.runs.in_process import InProcessWorkers
+        from memline.producers.runs.in_process import workers_of
         from memline.shared.queue.broker import send
-        from memline.shared.queue.fleet_workers import FleetWorkers
 
-        settings, agent, clock = self._settings, self._agent, self._clock
-        fleet = FleetWorkers(settings.queue, agent) if settings.queue else None
-        with fleet or InProcessWorkers(settings, clock=clock) as workers:
+        with workers_of(self._settings, self._agent, clock=self._clock) as workers:
             # Not before: the workers of another run in this process may have had to end first.
             self._unchanged_since = time.monotonic()
             progress = RunProgress()
             # The store worker takes up what waits in the rows.
-            send(Sweep(agent=agent.agent))
+            send(Sweep(agent=self._agent.agent))
             while True:
                 began = time.monotonic()
                 # First: an actor that writes to a deleted file fails with an error that hides the reason.

@@ -9,9 +9,8 @@ import msgspec
 from starlette.datastructures import QueryParams
 
 from memline.producers.api.calls import Calls
-from memline.producers.reports import fleet_state
 from memline.producers.reports.jobs import listed
-from memline.producers.reports.state import AgentState, StateReader
+from memline.producers.reports.state import AgentState, StateReader, to_json
 from memline.producers.web.rendering import command
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index import driver, identities, ledger, vectors
@@ -53,7 +52,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 def overview(view: View) -> Data:
     """Show what is wrong, the agents, the providers, and what was spent."""
     state = view.state.read()
-    report = fleet_state.to_json(state)
+    report = to_json(state)
     return {
         **{name: report[name] for name in ("queues", "workers", "providers", "spending")},
         "at": state.at,
@@ -123,7 +122,7 @@ def queue(view: View) -> Data:
     error = state.fleet.error if state.fleet and not state.fleet.queues else None
     found = {} if error or not url else dead_letters.by_error(dead_letters.listed(url))
     return {
-        "report": fleet_state.to_json(state),
+        "report": to_json(state),
         "error": error.message if error else "",
         "dead": [(error, len(letters), letters[:MESSAGES]) for error, letters in found.items()],
         "has_queue": bool(url),

@@ -1,6 +1,6 @@
 import pytest
 
-from memline.producers.reports.doctor import examine_agent, examine_common
+from memline.producers.reports.status import examine_agent, examine_common
 from memline.shared.queue import fleet as fleet_module
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import remote

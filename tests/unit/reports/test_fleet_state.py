@@ -3,8 +3,7 @@ from contextlib import closing
 
 import pytest
 
-from memline.producers.reports.fleet_state import fleet_state, to_json
-from memline.producers.reports.state import state
+from memline.producers.reports.state import fleet_state, state, to_json
 from memline.shared.errors import QueueError
 from memline.shared.index import meta
 from memline.shared.index.driver import transaction

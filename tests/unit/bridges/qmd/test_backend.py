@@ -10,7 +10,7 @@ import pytest
 from memline.producers.chats import chat_of
 from memline.producers.memory import Memory, met_by_backend
 from memline.producers.qmd import RETRY_S
-from memline.producers.reports.doctor import examine_agent
+from memline.producers.reports.status import examine_agent
 from memline.shared.errors import AccessDenied
 from tests.support.clock import ManualClock
 from tests.support.process import end, running_memline
