@@ -154,10 +154,6 @@ class ProviderBrokenAnswer(ProviderError):
     kind = "broken"
 
 
-class ModelMismatch(ProviderError):
-    """This worker's settings lead to another model than the index wants; nothing is wrong with either."""
-
-
 class QueueError(MemlineError):
     """A message cannot be sent, decoded or answered in time."""
 

@@ -21,7 +21,7 @@ from memline.shared.index.hold import Hold, hold
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.broker import send
-from memline.shared.queue.messages import AgentNotConfigured, MessageRefused, Sweep
+from memline.shared.queue.messages import MessageRefused, Sweep
 from memline.shared.queue.routes import QUEUES
 from memline.shared.scheduling import model_change
 from memline.shared.scheduling.limits import Limits
@@ -123,13 +123,13 @@ class Context:
     def agent(self, agent: str, *, index: str = "", needs_workspace: bool = True) -> AgentSettings:
         """Give the settings of an agent.
 
-        Raises AgentNotConfigured for one this process does not know, and MessageRefused when `index`, the
-        file name of the index that is meant, is not that of the agent's workspace here. What only calls the
-        provider needs no workspace: an embed worker has none.
+        Raises MessageRefused for one this process does not know, and when `index`, the file name of the index
+        that is meant, is not that of the agent's workspace here. What only calls the provider needs no
+        workspace: an embed worker has none.
         """
         settings = self.settings.agents.get(agent)
         if settings is None:
-            raise AgentNotConfigured(
+            raise MessageRefused(
                 f"a message names the agent {agent!r}, which is not configured here"
                 f" (known: {', '.join(sorted(self.settings.agents))})",
                 hint="memline config show",

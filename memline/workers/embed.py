@@ -8,7 +8,6 @@ from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import CALL_ATTEMPTS, Embedder, Identity, LateVector
 from memline.shared.embedders.request import Outcome, Request
 from memline.shared.errors import (
-    ModelMismatch,
     ProviderBrokenAnswer,
     ProviderError,
     ProviderLater,
@@ -19,7 +18,7 @@ from memline.shared.index.rows import VectorRow
 from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
-from memline.shared.queue.messages import AgentNotConfigured, EmbedTexts, StoreVectors
+from memline.shared.queue.messages import EmbedTexts, MessageRefused, StoreVectors
 from memline.shared.scheduling import leases, limits
 from memline.shared.scheduling.leases import Failure, Usage
 from memline.shared.scheduling.limits import minute_limits
@@ -65,7 +64,7 @@ def embed_texts(message: EmbedTexts) -> None:
     except _AlreadyBegun:
         _LOG.warning("request.dropped", lease=request.lease, texts=len(request.texts))
         return
-    except (AgentNotConfigured, ModelMismatch) as error:
+    except MessageRefused as error:
         # Nothing was sent, and no provider is at fault: another process may be set up for it.
         _LOG.error("request.not_ours", error=error.message, action=error.hint)
         outcome.error = _Unsent(error.message, hint=error.hint, retry_after_s=MISMATCH_S)
@@ -206,7 +205,7 @@ def _tokens(vector: bytes) -> bytes:
 def _choice(context: Context, agent: str, identity: Identity) -> Choice:
     """Give the provider of an identity.
 
-    Raises ModelMismatch when this process's settings do not give it, ProviderStop when they give none.
+    Raises MessageRefused when this process's settings do not give it.
     """
     choices = context.choices(agent)
     for choice in choices:
@@ -218,4 +217,4 @@ def _choice(context: Context, agent: str, identity: Identity) -> Choice:
     else:
         words = f"this worker is set up for {ours.provider} {ours.model}, {wanted}"
         words += f"; they differ in {ours.differences(identity)}"
-    raise ModelMismatch(words, hint="give workers and index the same provider settings: memline config show")
+    raise MessageRefused(words, hint="give workers and index the same provider settings: memline config show")

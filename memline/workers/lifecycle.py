@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Self
@@ -58,21 +58,18 @@ class Workers(ABC):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
-        self._context.close()
-        context.use(None)
-
-    def stop(self, before_store: Callable[[], None] = lambda: None) -> None:
-        """Stop what makes work first, together, and `store` last, so that what was paid for is stored.
-
-        `before_store` is called in between.
-        """
+        """Stop what makes work first, together, and `store` last, so that what was paid for is stored."""
         self._context.stopping.set()
         with ThreadPoolExecutor(max_workers=len(QUEUES)) as pool:
             for queue, worker in self._workers.items():
                 if queue != "store":
                     pool.submit(worker.stop, timeout=self._stop_ms)
-        before_store()
         if "store" in self._workers:
-            self._context.sweep_timer.join()
-            self._workers["store"].stop(timeout=self._stop_ms)
+            self.stop_store()
+        self._context.close()
+        context.use(None)
+
+    def stop_store(self) -> None:
+        """Stop the store worker after the message it works on."""
+        self._context.sweep_timer.join()
+        self._workers["store"].stop(timeout=self._stop_ms)

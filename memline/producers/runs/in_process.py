@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import sys
 import threading
-from collections.abc import Callable
 from typing import Self
 
 import dramatiq
@@ -83,13 +82,12 @@ class InProcessWorkers(Workers):
         finally:
             _one_at_a_time.release()
 
-    def stop(self, before_store: Callable[[], None] = lambda: None) -> None:
-        """Stop the workers; what was paid for is stored first, unless the index is lost."""
-        super().stop(before_store if self._is_index_lost else self._store_all)
-
-    def _store_all(self) -> None:
-        with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):
-            self._broker.join("store", timeout=STOP_TIMEOUT_MS, fail_fast=False)
+    def stop_store(self) -> None:
+        """Stop the store worker; what was paid for is stored first, unless the index is lost."""
+        if not self._is_index_lost:
+            with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):
+                self._broker.join("store", timeout=STOP_TIMEOUT_MS, fail_fast=False)
+        super().stop_store()
 
     def check(self, *, wants_vectors: bool = True) -> str:
         """Raise the last error that ended an actor, if any: a command that waits ends with it."""

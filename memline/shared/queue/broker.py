@@ -97,7 +97,7 @@ def is_retried(kind: type[Wire], tries: int, error: BaseException) -> bool:
     if isinstance(error, IndexUnwritable) and kind.waits_for_disk:
         # It may have room again.
         return True
-    return kind.is_retried and tries < MESSAGE_RETRIES
+    return tries < MESSAGE_RETRIES
 
 
 class RedactMessages(logging.Filter):

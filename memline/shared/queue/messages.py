@@ -26,10 +26,8 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     #: The queue and the name of the actor that works on it.
     queue: ClassVar[str]
     actor: ClassVar[str]
-    #: Whether a message that failed for good becomes a dead letter; else the failure is only logged.
+    #: Whether one that failed is tried again, and becomes a dead letter; else the failure is only logged.
     is_kept: ClassVar[bool] = True
-    #: Whether it is tried again before that.
-    is_retried: ClassVar[bool] = True
     #: Whether it is tried until the disk takes it: an answer that was paid for.
     waits_for_disk: ClassVar[bool] = False
 
@@ -67,11 +65,11 @@ class StoreFiles(Wire, frozen=True, kw_only=True):
 class EmbedTexts(Wire, frozen=True, kw_only=True):
     """At most one provider request. All an embed worker needs besides its own key.
 
-    It fails at once: a request has told the rows of its failure, and they send it again.
+    Not tried again: a request has told the rows of its failure, and they send it again.
     """
 
     queue, actor = "embed", "embed_texts"
-    is_retried = False
+    is_kept = False
 
     agent: str
     request: Request
@@ -165,10 +163,6 @@ M = TypeVar("M", bound=Wire)
 
 class MessageRefused(QueueError):
     """The message is of another version or shape, or about what this process does not work on."""
-
-
-class AgentNotConfigured(MessageRefused):
-    """The message is about an agent that this process does not know; a process of another host may."""
 
 
 def decode(raw: object, kind: type[M]) -> M:

@@ -29,15 +29,12 @@ MAX_FAILED_SHARE = 0.05
 
 def start(accounts: Accounts, primary: Choice, fallback: Choice | None, now: float) -> None:
     """Embed with the primary from this start on, or with its fallback while the primary rests."""
-    if primary.identity is not None and is_fallback_active(accounts.index, primary, fallback):
-        if health.read(accounts, primary.identity.provider).is_stuck(now):
-            if fallback is not None:
-                # Again: a process may have been killed before it wanted all texts of the fallback.
-                use(accounts, fallback, now, stands_in_for=meta.get(accounts.index, meta.FALLBACK))
-            return
-        switch_back(accounts, primary, now)
-    else:
-        use(accounts, primary, now)
+    is_away = is_fallback_active(accounts.index, primary, fallback)
+    if is_away and fallback and health.read(accounts, primary.provider).is_stuck(now):
+        # Again: a process may have been killed before it wanted all texts of the fallback.
+        use(accounts, fallback, now, stands_in_for=meta.get(accounts.index, meta.FALLBACK))
+        return
+    (switch_back if is_away else use)(accounts, primary, now)
     switch_if_needed(accounts, primary, fallback, now)
 
 

@@ -16,8 +16,6 @@ from memline.shared.queue.routes import needed_roles
         ("store_files", 0, MessageRefused("another version"), False),
         # An answer that was paid for waits for the disk, however long.
         ("store_vectors", 1_000, IndexUnwritable("the disk is full"), True),
-        # Its failure is in the rows, which send the texts again.
-        ("embed_texts", 0, OSError("disk full"), False),
     ],
 )
 def test_a_message_is_tried_again_when_that_may_help(name, tries, error, is_tried_again):
