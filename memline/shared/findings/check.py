@@ -54,7 +54,9 @@ CHECKS: tuple[Check, ...] = (
 
 def check(facts: Facts, *more: Finding) -> tuple[Finding, ...]:
     """Return the findings of an agent, and these, which its caller made; most urgent first."""
-    checked = (each for test in CHECKS for each in test(facts))
+    # A memory that is disabled lacks nothing, and no command brings it up to date.
+    tests = CHECKS if facts.settings.memory.enabled else (place.memory_disabled,)
+    checked = (each for test in tests for each in test(facts))
     return of_agent(facts.agent, by_urgency(checked, more))
 
 

@@ -13,6 +13,7 @@ from memline.shared.finding import NOTE, WARNING, Finding, note, of_error, probl
 from memline.shared.findings.facts import MOST_NAMED, Facts, disk_trouble
 from memline.shared.index import ledger, meta
 from memline.shared.index.hold import has_follower
+from memline.shared.scheduling import jobs
 from memline.shared.sources import outcomes
 from memline.shared.sources.discover import (
     markdown_beside,
@@ -169,7 +170,12 @@ def files_failed(facts: Facts) -> Iterator[Finding]:
 
 def files_behind(facts: Facts) -> Iterator[Finding]:
     """Files changed that the index does not have yet, or still has."""
-    behind, has_index = facts.on_disk.files_behind, facts.has_index or facts.plan is None
+    # `memline index` leaves the files of a paused job to it, and `job_paused` says how it goes on.
+    held, has_index = (
+        jobs.count_waiting(facts.index, state=jobs.PAUSED),
+        facts.has_index or facts.plan is None,
+    )
+    behind = max(0, facts.on_disk.files_behind - held)
     if behind and has_index and facts.has_workspace:
         removed = min(facts.on_disk.removed, behind)
         added = f"{counted(behind - removed, 'file', 'are')} not in the index yet" if behind > removed else ""

@@ -360,11 +360,11 @@ def test_texts_in_a_batch_do_not_wait_for_what_holds_requests(place):
 
 def test_the_more_urgent_finding_comes_first(place):
     want_texts(place)
-    place.configure(enabled=False, remote={})
+    place.configure(remote={})
 
     codes = [each.code for each in found(place)]
 
-    assert codes == sorted(codes, key=["provider_unusable", "memory_disabled", "files_behind"].index)
+    assert codes == sorted(codes, key=["provider_unusable", "files_behind"].index)
 
 
 def told_to_stop(place, _):
@@ -421,6 +421,36 @@ def test_following_the_action_ends_the_finding(place, monkeypatch, code, state):
 
         assert action.startswith("memline ")
         assert code not in {each.code for each in found(place)}
+
+
+def leave_a_file_to_a_paused_job(place, _):
+    want_texts(place, 0)
+    with writing(place) as writer:
+        job = make_job(writer, "memory/notes.md", now_ns=time.time_ns())
+        jobs.change(writer.connection, job, jobs.PAUSED)
+
+
+#: States of more than one thing, in which a command that helps elsewhere would not.
+MIXED: list[tuple[str, State]] = [
+    ("disabled", lambda place, _: place.configure(enabled=False)),
+    ("a file of a paused job", leave_a_file_to_a_paused_job),
+    ("paused, and another model", lambda p, _: (told_to_stop(p, _), p.configure(model="b"))),
+    ("batches rest", lambda place, _: open_breaker(place, "batch", action="")),
+    ("no model any more", lambda place, _: (want_texts(place), place.configure(provider="none"))),
+]
+
+
+@pytest.mark.parametrize("state", [row[1] for row in MIXED], ids=[row[0] for row in MIXED])
+def test_each_command_that_is_named_helps(place, monkeypatch, state):
+    with EmbeddingServer() as server:
+        place.configure(remote={"baseUrl": server.url, "apiKey": "sk-test"})
+        state(place, monkeypatch)
+        named = [each for each in found(place) if each.action.startswith("memline ")]
+
+        # The least urgent first: the others may have helped it.
+        for each in reversed(named):
+            cli.run(place.arguments(*shlex.split(each.action)[1:]))
+            assert each.code not in {one.code for one in found(place)}
 
 
 def test_every_condition_is_in_the_tables():
