@@ -20,13 +20,13 @@ _HOMES = {
     "Excerpt": "memline.shared.sources.reading",
     "Entry": "memline.producers.backends",
     "IndexReport": "memline.producers.backends",
-    "LinkCheck": "memline.producers.backends",
+    "DeadLink": "memline.producers.backends",
     "Chat": "memline.producers.chats",
     "chat_of": "memline.producers.chats",
 }
 
 __all__ = [
-    *("Answer", "Chat", "Entry", "Excerpt", "Hit", "IndexReport", "LinkCheck", "MemlineError", "Memory"),
+    *("Answer", "Chat", "DeadLink", "Entry", "Excerpt", "Hit", "IndexReport", "MemlineError", "Memory"),
     "chat_of",
 ]
 

@@ -1,6 +1,6 @@
+from memline.producers.backends import DeadLink as DeadLink
 from memline.producers.backends import Entry as Entry
 from memline.producers.backends import IndexReport as IndexReport
-from memline.producers.backends import LinkCheck as LinkCheck
 from memline.producers.chats import Chat as Chat
 from memline.producers.chats import chat_of as chat_of
 from memline.producers.memory import Memory as Memory

@@ -79,14 +79,3 @@ class DeadLink(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     line: int
     target: str
-
-
-class LinkCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with the links of an agent's notes: the JSON contract of `memline lint`."""
-
-    agent: str
-    workspace: str
-    dead_links: tuple[DeadLink, ...] = ()
-
-    def to_json(self) -> dict[str, object]:
-        return to_json(self)

@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from msgspec.structs import replace
 
 from memline.producers.actions.append_entry import append
-from memline.producers.backends import Entry, IndexReport, LinkCheck, RunProgress
+from memline.producers.backends import DeadLink, Entry, IndexReport, RunProgress
 from memline.producers.chats import Chat, sees_private
 from memline.producers.read_note import check_links, cited_part, read_note
 from memline.shared.clock import Clock, SystemClock
@@ -29,7 +29,6 @@ from memline.shared.embedders.choice import choose as embedder_of
 from memline.shared.errors import (
     ConfigError,
     IndexFault,
-    IndexMissing,
     MemlineError,
     PathNotAllowed,
 )
@@ -188,11 +187,7 @@ class Memory:
     def _ask(self, request: SearchRequest, met: tuple[Finding, ...] = ()) -> Answer:
         """Answer a request from the index; `met`: what was met before."""
         search, staleness = self._searching()
-        try:
-            return search.ask(request, staleness.state(), met=met)
-        except IndexMissing:
-            # Moved away since the last look; another look builds it again from the files.
-            return search.ask(request, staleness.look_now(), met=met)
+        return search.ask(request, staleness.state(), met=met)
 
     def get(
         self,
@@ -225,7 +220,7 @@ class Memory:
             excerpt = read()
         return replace(excerpt, workspace=workspace)
 
-    def lint(self, *, chat: Chat | None = None) -> LinkCheck:
+    def lint(self, *, chat: Chat | None = None) -> tuple[DeadLink, ...]:
         """Name the links of the notes that lead nowhere.
 
         Changed notes are brought into the index first, as a search does it. Raises IndexFaults.

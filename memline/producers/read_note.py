@@ -10,7 +10,7 @@ from itertools import compress
 
 from msgspec.structs import replace
 
-from memline.producers.backends import DeadLink, LinkCheck
+from memline.producers.backends import DeadLink
 from memline.producers.read_turns import read_turns
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
@@ -132,8 +132,8 @@ def _note_named(settings: AgentSettings, name: str, *, private: bool) -> str | N
     return found[0] if found else None
 
 
-def check_links(settings: AgentSettings, *, private: bool) -> LinkCheck:
-    """Check the links of the notes in the index; `private`: False leaves private notes out.
+def check_links(settings: AgentSettings, *, private: bool) -> tuple[DeadLink, ...]:
+    """Return the dead links of the notes in the index; `private`: False leaves private notes out.
 
     A Markdown link to a file that is there, and is not a note, is not dead. Neither is one that leads out of
     the memory: what else is on the disk is not told. Raises IndexFaults.
@@ -142,14 +142,10 @@ def check_links(settings: AgentSettings, *, private: bool) -> LinkCheck:
     roots = [os.path.join(os.path.normpath(str(each)), "") for each in folders]
     with driver.reading_if_any(settings.index_path) as reader:
         dead = links.dead(reader, private=private) if reader else []
-    return LinkCheck(
-        agent=settings.agent,
-        workspace=str(settings.workspace),
-        dead_links=tuple(
-            DeadLink(path=path, line=line, target=target)
-            for path, line, target, is_path in dead
-            if not (is_path and _may_be_file(settings, path, target, roots))
-        ),
+    return tuple(
+        DeadLink(path=path, line=line, target=target)
+        for path, line, target, is_path in dead
+        if not (is_path and _may_be_file(settings, path, target, roots))
     )
 
 

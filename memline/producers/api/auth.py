@@ -11,7 +11,6 @@ import ipaddress
 import re
 import socket
 import time
-from collections.abc import Mapping
 from typing import cast
 
 import msgspec
@@ -93,42 +92,33 @@ class Authenticator:
         """Say whether a token is needed; without any, every client may ask."""
         return bool(self._tokens)
 
-    def access(self, headers: Mapping[str, str], address: str) -> Access | None:
-        """Return what a request with these headers may do; None when its token opens nothing."""
-        kind, _, token = headers.get("authorization", "").partition(" ")
-        return self.access_by_token(token.strip() if kind.lower() == "bearer" else "", address)
+    def admit(self, token: str, address: str) -> tuple[Access | None, float]:
+        """Return what a token opens, and the seconds that its sender has to wait after many wrong ones.
 
-    def access_by_token(self, token: str, address: str) -> Access | None:
-        """Return what the token opens; None when that is nothing."""
+        A good token never waits: behind a proxy all clients have one address. No token is none that is wrong.
+        """
         if not self._tokens:
-            return Access(client=address)
+            return Access(client=address), 0.0
         guess = _digest(token)
         opened = [
             Access(client=name, only=agent)
             for name, (digest, agent) in self._tokens.items()
             if hmac.compare_digest(guess, digest)
         ]
-        return opened[0] if opened else None
-
-    def sign(self, text: str) -> str:
-        """Sign a text with a key that is made of `serve.token`; empty without that token."""
-        token, _ = self._tokens.get("token", (b"", ""))
-        return hmac.new(token, f"dashboard session {text}".encode(), "sha256").hexdigest() if token else ""
-
-    def wait_s(self, address: str, *, has_access: bool, has_token: bool) -> float:
-        """Return the seconds that an address has to wait after wrong tokens; counts one that is wrong.
-
-        A good token never waits: behind a proxy all clients have one address.
-        """
-        if has_access or not has_token:
-            return 0.0
+        if opened or not token:
+            return (opened[0] if opened else None), 0.0
         now = time.monotonic()
         recent = [at for at in self._wrong_tokens.pop(address, ()) if at > now - WINDOW_S]
         is_over = len(recent) >= MAX_WRONG_TOKENS
         self._wrong_tokens[address] = recent if is_over else [*recent, now]
         if len(self._wrong_tokens) > MAX_CLIENTS:
             self._wrong_tokens.pop(next(iter(self._wrong_tokens)))
-        return recent[0] + WINDOW_S - now if is_over else 0.0
+        return None, recent[0] + WINDOW_S - now if is_over else 0.0
+
+    def sign(self, text: str) -> str:
+        """Sign a text with a key that is made of `serve.token`; empty without that token."""
+        token, _ = self._tokens.get("token", (b"", ""))
+        return hmac.new(token, f"dashboard session {text}".encode(), "sha256").hexdigest() if token else ""
 
 
 class OriginCheck:
@@ -203,10 +193,10 @@ class Guard:
         # The dashboard looks at its own cookie, and shows a login form.
         if scope["path"] in OPEN_PATHS or scope["path"].startswith(DASHBOARD):
             return None
-        address = address_of(scope)
-        access = self._authenticator.access(headers, address)
-        has_token = "authorization" in headers
-        if wait_s := self._authenticator.wait_s(address, has_access=access is not None, has_token=has_token):
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        token = token.strip() if kind.lower() == "bearer" else ""
+        access, wait_s = self._authenticator.admit(token, address_of(scope))
+        if wait_s:
             seconds = str(int(wait_s) + 1)
             return error_response(
                 429,
@@ -215,7 +205,7 @@ class Guard:
                 headers={"retry-after": seconds},
             )
         if access is None:
-            what = "the token is not known" if has_token else "a token is needed"
+            what = "the token is not known" if token else "a token is needed"
             keys = "serve.token or serve.tokens in the configuration"
             hint = f"send the header Authorization: Bearer TOKEN ({keys})"
             return error_response(401, what, hint, headers={"www-authenticate": "Bearer"})

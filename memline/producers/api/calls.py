@@ -215,15 +215,13 @@ class Calls:
         such note.
         """
         memory, chat = self._allowed(caller)
-        options: Json = {"lines": lines, "chat": chat}
+        options: Json = {"first": first, "lines": lines, "chat": chat}
         if path and paths:
             raise BadRequest("give path or paths, not both", hint="give several as paths")
         if path:
-            return _for_model(memory.get(path, first=first, **options))
+            return _for_model(memory.get(path, **options))
         if not paths:
             raise BadRequest("path is missing", hint="give the path or citation of a hit of memory_search")
-        if first is not None:
-            raise BadRequest("from is of one path, not of several", hint="name lines as path#L5-L7")
         excerpts, most = list[Json](), max(LINKED // len(paths), 1)
         for each in paths:
             try:

@@ -64,28 +64,24 @@ _ALWAYS = {"results", "text"}
 CallerOf = Callable[[Any], Caller]
 
 
-class NotAMessage(Exception):
-    """A text that is no message of JSON-RPC; `answer` is what its client gets."""
-
-    def __init__(self, code: int, words: str) -> None:
-        super().__init__(words)
-        self.answer = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=words))
-
-
-def read_message(line: bytes) -> dict[str, Any]:
-    """Read a message, with U+FFFD for each half of a character. Raises NotAMessage."""
+def read_message(line: bytes) -> dict[str, Any] | JSONRPCError:
+    """Read a message, with U+FFFD for each half of a character; what is none gets an error as its answer."""
     try:
         body: Any = whole(json.loads(line))
-    except (ValueError, RecursionError) as error:
-        raise NotAMessage(PARSE_ERROR, "the message is not valid JSON") from error
+    except (ValueError, RecursionError):
+        return _broken(PARSE_ERROR, "the message is not valid JSON")
+    wrong = "the message is JSON, but not a request or notification of JSON-RPC 2.0"
     try:
         jsonrpc_message_adapter.validate_python(body, by_name=False)
-        if "method" in body and "id" in body and type(body["id"]) not in (int, str):
-            raise ValueError("the id is neither a text nor a whole number")
-    except ValueError as error:
-        words = "the message is JSON, but not a request or notification of JSON-RPC 2.0"
-        raise NotAMessage(INVALID_REQUEST, words) from error
+    except ValueError:
+        return _broken(INVALID_REQUEST, wrong)
+    if "method" in body and "id" in body and type(body["id"]) not in (int, str):
+        return _broken(INVALID_REQUEST, wrong)
     return dict(body)
+
+
+def _broken(code: int, words: str) -> JSONRPCError:
+    return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=words))
 
 
 def server(calls: Calls, caller_of: CallerOf, *, pool: Pool) -> Server[Any]:
@@ -182,12 +178,12 @@ class HttpEndpoint:
         self.run = self._manager.run
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            body = json.dumps(read_message(await Request(scope, receive).body())).encode()
-        except NotAMessage as error:
-            text = error.answer.model_dump_json(by_alias=True, exclude_unset=True)
+        read = read_message(await Request(scope, receive).body())
+        if isinstance(read, JSONRPCError):
+            text = read.model_dump_json(by_alias=True, exclude_unset=True)
             await Response(text, 400, media_type="application/json")(scope, receive, send)
             return
+        body = json.dumps(read).encode()
         messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
@@ -226,11 +222,10 @@ async def _serve_lines(made: Server[Any]) -> None:
             async for line in anyio.wrap_file(sys.stdin.buffer):
                 if not line.strip():
                     continue
-                try:
-                    body = read_message(line)
-                except NotAMessage as error:
-                    Log("mcp").warning("line.unreadable", kind=str(error))
-                    await unreadable.send(SessionMessage(error.answer))
+                body = read_message(line)
+                if isinstance(body, JSONRPCError):
+                    Log("mcp").warning("line.unreadable", kind=body.error.message)
+                    await unreadable.send(SessionMessage(body))
                     continue
                 if body.get("method") == "notifications/cancelled":
                     number = (body.get("params") or {}).get("requestId")

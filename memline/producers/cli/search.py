@@ -12,6 +12,7 @@ from memline.producers.memory import Memory
 from memline.shared.errors import PathNotAllowed
 from memline.shared.search.request import search_request
 from memline.shared.sources.reading import READABLE
+from memline.shared.values import to_json
 from memline.shared.visible_text import in_name
 from memline.shared.words import counted
 
@@ -182,12 +183,17 @@ def lint(invocation: Invocation, as_json: bool) -> int:
     `[[name]]` and Markdown links are read, but for those in code. Exit status 1 when there is one.
     """
     settings = invocation.agent()
-    check = Memory.of(invocation.settings, settings).lint()
+    dead = Memory.of(invocation.settings, settings).lint()
     if not as_json:
         invocation.name_workspace(settings)
     # As an editor opens it from the current folder.
     above = "" if current_folder() == settings.workspace.resolve() else f"{settings.workspace}/"
-    lines = [f"{above}{each.path}:{each.line}: dead link: {each.target}" for each in check.dead_links]
+    lines = [f"{above}{each.path}:{each.line}: dead link: {each.target}" for each in dead]
     # One line each, whatever is in the name of a file.
-    print_result(check.to_json(), as_json, map(in_name, lines))
+    answer = {
+        "agentId": settings.agent,
+        "workspace": str(settings.workspace),
+        "deadLinks": [to_json(each) for each in dead],
+    }
+    print_result(answer, as_json, map(in_name, lines))
     return 1 if lines else 0

@@ -180,8 +180,7 @@ class Dashboard:
     async def _log_in(self, request: Request) -> Response:
         form = await self._read_form(request)
         token, address = form.get("token", "").strip(), address_of(request.scope)
-        access = self._authenticator.access_by_token(token, address)
-        wait_s = self._authenticator.wait_s(address, has_access=access is not None, has_token=bool(token))
+        access, wait_s = self._authenticator.admit(token, address)
         if wait_s:
             words = f"Too many wrong tokens: try again in {wait_s:.0f} s."
             return self._login_page(request, words, 429)

@@ -9,7 +9,6 @@ have OpenClaw's own keys. In an `openclaw.json` unknown keys are ignored everywh
 number out of range becomes the nearest allowed one, both with a warning. No message quotes a secret.
 """
 
-import json
 import os
 import re
 import types
@@ -153,7 +152,7 @@ class Reading:
             if near := nearest(value, words.split(", ")):
                 hint = f"write {near} instead"
         else:
-            reason = f"{plain(reason)}, found {describe(value)}"
+            reason = plain(reason)
         raise ConfigError(f"{self.at(path)}: {reason}", hint=hint)
 
     def _secret(self, reference: dict[str, Any], path: str) -> str:
@@ -206,9 +205,6 @@ class Reading:
             words = f"{self.at(path)}: the variable {missing[0]} is not set"
             raise ConfigError(words, hint=f"export {missing[0]}=…")
         text = _REFERENCE.sub(lambda each: each[0][1:] if each[1] else environment.secret(env, each[2]), text)
-        if key == "baseUrl" and text and not re.match(r"(?i)https?://[^\s/?#:]", text):
-            # It may hold a password, so it is not repeated.
-            self.warn(path, "not the address of a server, such as http://127.0.0.1:11434/v1")
         return text
 
     def _absolute(self, text: str) -> str:
@@ -245,11 +241,3 @@ def nearest(name: str, known: Iterable[str], likeness: float = _RATHER_ALIKE) ->
     word = name[:80].lower().replace("_", "").replace("-", "")
     close = get_close_matches(word, folded, n=1, cutoff=likeness)
     return folded[close[0]] if close else ""
-
-
-def describe(raw: object) -> str:
-    """Name a value in the words of JSON, but no text: it may be a secret."""
-    text = json.dumps(raw)[:40]
-    if isinstance(raw, str):
-        return "a text"
-    return {"{": "an object", "[": "a list"}.get(text[0], text)

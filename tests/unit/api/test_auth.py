@@ -44,19 +44,17 @@ def test_only_programs_and_pages_of_this_server_are_answered(serve, status, head
 
 
 def test_an_empty_token_never_matches_one_that_is_not_set():
-    tokens = Authenticator(Serve(tokens={"main": "token-for-main"}))
-
-    assert tokens.access({"authorization": "Bearer "}, "x") is None
+    assert Authenticator(Serve(tokens={"main": "token-for-main"})).admit("", "x") == (None, 0)
 
 
 def test_an_address_waits_after_wrong_tokens_and_one_that_is_silent_is_forgotten():
     made = Authenticator(ANYWHERE)
 
-    waits = [made.wait_s("a", has_access=False, has_token=True) for _ in range(MAX_WRONG_TOKENS + 1)]
+    waits = [made.admit("wrong-token", "a")[1] for _ in range(MAX_WRONG_TOKENS + 1)]
 
     assert not any(waits[:-1]) and 59 < waits[-1] <= 60
-    assert made.wait_s("a", has_access=True, has_token=True) == 0
-    assert made.wait_s("b", has_access=False, has_token=True) == 0
+    access, wait_s = made.admit("a-token-of-tests", "a")
+    assert access is not None and wait_s == made.admit("wrong-token", "b")[1] == 0
     for number in range(MAX_CLIENTS):
-        made.wait_s(str(number), has_access=False, has_token=True)
-    assert made.wait_s("a", has_access=False, has_token=True) == 0
+        made.admit("wrong-token", str(number))
+    assert made.admit("wrong-token", "a") == (None, 0)

@@ -78,7 +78,6 @@ def test_several_long_notes_share_one_budget(made, workspace):
     [
         ({}, "path is missing"),
         ({"path": "a.md", "paths": ["b.md"]}, "not both"),
-        ({"paths": ["a.md"], "from": 3}, "from is of one path"),
         ({"paths": []}, "path is missing"),
         ({"paths": ["a.md"] * 21}, "a list of length <= 20"),
         ({"paths": ["a.md", {}]}, "paths: "),
