@@ -40,7 +40,7 @@ _SAID = (
     rf"|\b(?P<word>{'|'.join(_WORDS)})\b|(?P<ago>{_NUMBER}) (?P<ago_unit>{_UNIT}) ago\b"
     rf"|\b(?P<which>this|last|past|previous) (?P<unit>{_UNIT})"
     rf"|\b(?:last|past|previous) (?:(?P<past>{_NUMBER}) (?P<past_unit>{_UNIT})"
-    rf"|(?P<last_day>{'|'.join(_WEEKDAYS)})\b|(?P<last_month>{_MONTH}))"
+    rf"|(?P<last_day>{'|'.join(_WEEKDAYS)})\b)"
     rf"|(?P<on>\bon )?(?P<day>{_DAY} (?:of )?{_MONTH}(?:,? (?:of )?{_YEAR})?"
     rf"|\b{_MONTH} {_DAY}(?!\w)(?:,? {_YEAR})?)"
     rf"|\b(?P<month>{_MONTH},? (?:of )?{_YEAR})|\b(?:{_BEFORE_MONTH}) (?P<in>{_MONTH})(?! \d)"
@@ -102,24 +102,18 @@ def _days(match: re.Match[str], today: date) -> Days | None:
         return _span(today, "day", (today.weekday() - _WEEKDAYS.index(weekday)) % 7 or 7)
     if unit := said.get("unit", "").rstrip("s"):
         return _span(today, unit, 0 if said["which"] == "this" else 1) if unit != "day" else None
-    group = next(each for each in ("last_month", "day", "month", "in") if each in said)
+    group = next(each for each in ("day", "month", "in") if each in said)
     name = next(re.compile(rf"\b{_MONTH}", re.IGNORECASE).finditer(match.string, *match.span(group)))
     month, year = _MONTHS.index(name[0][:3].lower()) + 1, re.search(_YEAR, said[group])
-    if group == "month" and year:
-        return _whole(int(year[0]), month)
     if group == "in":
         return msgspec.structs.replace(_whole(today.year - (month > today.month), month), has_year=False)
-    day = re.search(r"(?<!\d)\d{1,2}(?!\d)(st|nd|rd|th)?", said[group])
-    if day and year:
-        return _one(date(int(year[0]), month, int(day[0].rstrip("sthndr"))))
+    day = re.search(r"(?<!\d)(\d{1,2})(?!\d)(st|nd|rd|th)?", said[group])
+    if year:
+        return _one(date(int(year[0]), month, int(day[1]))) if day else _whole(int(year[0]), month)
     # Else it may be the verb, as in "we may march on".
     is_verb = name[0] in ("may", "march", "mar") and re.match(r"\s+\w", match.string[name.end() :])
-    if is_verb and not (day and (day[1] or "on" in said)):
-        return None
-    if day:
-        return _latest(today, month, int(day[0].rstrip("sthndr")))
-    days = _whole(today.year - (month >= today.month), month)
-    return msgspec.structs.replace(days, is_relative=True)
+    is_sure = day is not None and (day[2] or "on" in said or not is_verb)
+    return _latest(today, month, int(day[1])) if day and is_sure else None
 
 
 def _one(day: date) -> Days:

@@ -266,15 +266,11 @@ class MemoryPaths:
         return False
 
     def _extra_roots(self, extra_paths: Sequence[ExtraPath]) -> Iterator[MemoryRoot]:
-        taken = set()
         for extra in extra_paths:
-            named = extra.path.strip()
-            path = os.path.join(self.workspace, os.path.expanduser(named))
-            key = (os.path.normpath(path), extra.pattern)
-            if named and key not in taken:
-                taken.add(key)
+            if named := extra.path.strip():
+                path = os.path.normpath(os.path.join(self.workspace, os.path.expanduser(named)))
                 pattern = _EVERYTHING if extra.pattern == ANY_MARKDOWN else extra.pattern
-                yield MemoryRoot(path=key[0], pattern=compile_pattern(pattern), named=named)
+                yield MemoryRoot(path=path, pattern=compile_pattern(pattern), named=named)
 
 
 def _below(root: str, absolute: str) -> str | None:

@@ -20,7 +20,6 @@ SAID = {
         "last year": "2025-01-01/2025-12-31",
         "last Tuesday": "2026-03-17",
         "last Wednesday": "2026-03-11",
-        "last March": "2025-03-01/2025-03-31",
         "three days ago": "2026-03-15",
         "2 weeks ago": "2026-03-02/2026-03-08",
         "in the last 3 days": "2026-03-15/2026-03-18",
