@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import click
-import msgspec
 
 from memline.producers.cli.output import note
 from memline.producers.cli.root import GIVEN, GLOBAL_OPTIONS, examples
@@ -47,10 +46,6 @@ class Invocation:
     def agents(self) -> tuple[AgentSettings, ...]:
         """Return the settings of the agent of `--agent`, or of all agents."""
         return self.settings.chosen_agents()
-
-    def of_service(self) -> "Invocation":
-        """Return the invocation of a process that serves what is configured (`Options.is_service`)."""
-        return Invocation(msgspec.structs.replace(self.options, is_service=True))
 
     def enabled_agents(self) -> list[AgentSettings]:
         """Return those of `agents` whose memory search is switched on, and name the others on stderr."""

@@ -4,8 +4,7 @@ import _thread
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from types import FrameType
 
 import click
@@ -29,18 +28,20 @@ def liveness() -> Liveness:
     return Liveness(*environment.liveness())
 
 
-def write_log(*, default_level: str = "WARNING") -> None:
-    """Write this command's log lines, from the level of `MEMLINE_LOG_LEVEL` on."""
-    logs.configure(environment.log_level(default=default_level))
+def of_service(invocation: Invocation, *, level: str = "WARNING") -> Invocation:
+    """Return the invocation of a process that serves what is configured, and write its log.
+
+    The log has lines from `level` on, or from `MEMLINE_LOG_LEVEL` on.
+    """
+    logs.configure(environment.log_level(default=level))
+    return Invocation(msgspec.structs.replace(invocation.options, is_service=True))
 
 
-@contextmanager
-def stop_event() -> Iterator[threading.Event]:
-    """Give an event that SIGINT and SIGTERM set; a second signal changes nothing, a third ends the process.
+def stop_event() -> threading.Event:
+    """Return an event that SIGINT and SIGTERM set; a second signal changes nothing, a third ends the process.
 
     A supervisor that signals the whole process group reaches a process twice, once itself and once through
-    its parent. Taken for "end now", the second threw away what was paid for. The handlers before are restored
-    at the end; but a process that was told to end, and runs until then, is told no more while it ends.
+    its parent. Taken for "end now", the second threw away what was paid for.
     """
     stop = threading.Event()
     signals = 0
@@ -55,13 +56,9 @@ def stop_event() -> Iterator[threading.Event]:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            is_ending = signals and number == signal.SIGTERM and handler != signal.SIG_DFL
-            signal.signal(number, signal.SIG_IGN if is_ending else handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
+    return stop
 
 
 @command(
@@ -81,20 +78,16 @@ def mcp(invocation: Invocation, session_key: str | None) -> None:
     """
     from memline.producers.api.mcp import run_stdio
 
-    write_log()
+    logs.configure(environment.log_level())
     agent = invocation.agent()
     # A wrong one would be refused at every call.
     caller = Caller(agent=agent.agent, session_key=session_key or "", is_local=True)
     chat_for(agent, caller.session_key)
     # The thread that waits for a line cannot be ended otherwise, by Ctrl-C neither; what is written, is.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    calls = Calls(invocation.settings, (agent.agent,))
-    before = signal.signal(signal.SIGINT, _end_at_once)
-    try:
-        with closing(calls):
-            run_stdio(calls, caller)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, _end_at_once)
+    with closing(Calls(invocation.settings, (agent.agent,))) as calls:
+        run_stdio(calls, caller)
 
 
 def _end_at_once(*_: object) -> None:
@@ -117,10 +110,8 @@ def serve(invocation: Invocation, host: str | None, port: int | None) -> None:
     One process answers many clients from one warm index. Run it on the host of the index; memline up keeps
     that fresh.
     """
-    invocation = invocation.of_service()
-    write_log()
-    with stop_event() as stop:
-        run([server_of(invocation, host=host, port=port)], stop, liveness=liveness())
+    invocation = of_service(invocation)
+    run([server_of(invocation, host=host, port=port)], stop_event(), liveness=liveness())
 
 
 def server_of(

@@ -5,7 +5,7 @@ import click
 from memline.producers.cli.index import fetch_model
 from memline.producers.cli.invocation import Invocation, command
 from memline.producers.cli.output import note
-from memline.producers.cli.serve import liveness, server_of, stop_event, write_log
+from memline.producers.cli.serve import liveness, of_service, server_of, stop_event
 from memline.producers.runs import following
 from memline.producers.runs.parts import run
 from memline.shared.errors import QueueError
@@ -26,20 +26,21 @@ def up(invocation: Invocation, serves: bool, port: int | None) -> None:
     second one for the same folder follows its files, and sends texts to the provider once the first has
     ended.
     """
-    invocation = invocation.of_service()
-    write_log()
+    invocation = of_service(invocation)
     agents = invocation.enabled_agents()
     for agent in agents:
         fetch_model(agent)
-    settings = invocation.settings
-    with stop_event() as stop:
-        more = [server_of(invocation, port=port, is_alone=False)] if serves else []
-        following.up(settings, agents, stop=stop, on_note=note, more=more, liveness=liveness())
+    stop = stop_event()
+    more = [server_of(invocation, port=port, is_alone=False)] if serves else []
+    following.up(invocation.settings, agents, stop=stop, on_note=note, more=more, liveness=liveness())
 
 
-def _need_queue(invocation: Invocation) -> None:
+def _of_fleet(invocation: Invocation) -> Invocation:
+    """Return the invocation of a process of a fleet. Raises QueueError without a queue."""
+    invocation = of_service(invocation, level="INFO")
     if not invocation.settings.queue.url:
         raise QueueError("it works with a queue, and no queue.url is set", hint="memline up")
+    return invocation
 
 
 @command("MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline watch")
@@ -48,14 +49,10 @@ def watch(invocation: Invocation) -> None:
 
     Needs queue.url. Without a queue, `memline up` does this and the work in one process.
     """
-    invocation = invocation.of_service()
-    # A process of a fleet: it logs what workers log, and at their level.
-    write_log(default_level="INFO")
-    _need_queue(invocation)
-    agents = invocation.enabled_agents()
-    with stop_event() as stop:
-        on_redis(invocation.settings.queue)
-        run([following.Following(invocation.settings, agents)], stop, liveness=liveness())
+    settings = (invocation := _of_fleet(invocation)).settings
+    stop = stop_event()
+    on_redis(settings.queue)
+    run([following.Following(settings, invocation.enabled_agents())], stop, liveness=liveness())
 
 
 @command(
@@ -77,9 +74,7 @@ def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) 
     Needs queue.url. SIGINT and SIGTERM end it: running messages are finished, for up to 15 seconds, and the
     others go back on the queue. A second signal changes nothing, a third ends it at once.
     """
-    invocation = invocation.of_service()
-    write_log(default_level="INFO")
-    _need_queue(invocation)
+    settings = _of_fleet(invocation).settings
     threads_of = {role: QUEUES[role] if role == "store" or threads is None else threads for role in roles}
-    with stop_event() as stop:
-        run([FleetProcess(invocation.settings, threads_of, stop)], stop, liveness=liveness())
+    stop = stop_event()
+    run([FleetProcess(settings, threads_of, stop)], stop, liveness=liveness())

@@ -155,9 +155,9 @@ from memline.producers.start import main
 def told(when):
     if when == "early":
         os.kill(os.getpid(), signal.SIGTERM)
-    with stop_event() as stop:
-        os.kill(os.getpid(), signal.SIGTERM)
-        stop.wait()
+    stop = stop_event()
+    os.kill(os.getpid(), signal.SIGTERM)
+    stop.wait()
     os.kill(os.getpid(), signal.SIGTERM)
     return 0
 
@@ -167,12 +167,11 @@ main()
 """
 
 
-@pytest.mark.parametrize("when", ["early", "late"])
 @pytest.mark.parametrize(
-    ("words", "status"),
+    ("when", "words", "status"),
     [
-        *((words, 0) for words in ("worker embed", "--home x up", "mcp")),
-        *((words, -signal.SIGTERM) for words in ("index", "queue")),
+        *((when, words, 0) for when in ("early", "late") for words in ("worker embed", "--home x up", "mcp")),
+        *(("early", words, -signal.SIGTERM) for words in ("index", "queue")),
     ],
 )
 def test_a_process_that_runs_until_it_is_told_to_end_ends_well(when, words, status):
