@@ -10,8 +10,6 @@ of the first two. A chunk whose vector is pending has in its place what the near
 its own words: where half of the notes wait, six hits have .95 of the evidence, and .78 without.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping
@@ -27,17 +25,9 @@ from memline.shared.sources.tokens import DENSE
 #: Decimals of what orders, and of what is shown: beyond are differences between ways of computing.
 FINE, DECIMALS = 9, 6
 
-#: What the cosine and late interaction each weigh, of the weight of vectors.
-LATE = 0.85
-
-#: What the name of a file adds beside vectors.
-NAME_BESIDE = 0.3
-
-#: What the words of a chunk stand for whose vector is still to come, as a share of the nearest.
-STAND_IN = 1.0
-
-#: The usual constant of reciprocal rank fusion.
-RRF_K = 60
+#: What the cosine and late interaction each weigh, of the weight of vectors; what the name of a file adds; and
+#: the usual constant of reciprocal rank fusion.
+LATE, NAME_BESIDE, RRF_K = 0.85, 0.3, 60
 
 #: Candidates that MMR chooses from; fixed, so that fewer hits are a prefix of more.
 MMR_POOL = 100
@@ -69,7 +59,7 @@ def fuse(
     most, fused = max(near.values(), default=0.0), dict[int, float]()
     for chunk_id in dict.fromkeys((*shares, *near, *lifts)):
         share = shares.get(chunk_id, 0.0)
-        said = wt * share + wv * near.get(chunk_id, STAND_IN * most * share)
+        said = wt * share + wv * near.get(chunk_id, most * share)
         if near:
             said += NAME_BESIDE * whole * min(1.0, words.named.get(chunk_id, 0.0) / best)
         fused[chunk_id] = round(said / whole + lifts.get(chunk_id, 0.0), FINE)

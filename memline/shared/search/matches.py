@@ -4,8 +4,6 @@ FTS5's `bm25` of one phrase is its idf times how well a row fits. Its idf is cla
 half of the rows, which ranked small memories by chance: it is divided out here, and the scorer has its own.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys
@@ -20,10 +18,9 @@ from memline.shared.index.identities import IdentityRow
 #: FTS5's k1.
 K1 = 1.2
 
-#: Rows of a phrase up to which its scores are kept; what is kept in all, 100 bytes each; and what a count and
+#: Rows of a phrase up to which its scores are kept; what is kept in all, 100 bytes each, and what a count and
 #: a chunk take of it.
-KEPT_ROWS, MOST_KEPT = 5_000, 200_000
-KEPT_COUNT, KEPT_CHUNK = 5, 20
+KEPT_ROWS, MOST_KEPT, KEPT_COUNT, KEPT_CHUNK = 5_000, 200_000, 5, 20
 
 #: The full-text tables: of chunks, whose headings and paths weigh .7, and of names.
 CHUNKS, NAMES = "chunks", "names"

@@ -6,8 +6,6 @@ chunk and a half, six hits have .018 more of the evidence in conversations and .
 in notes.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -20,17 +18,11 @@ from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.tokens import has_dense, weighted_length
 
 #: Chunks among which passages are made, one window after another; fixed, so that fewer hits are a prefix of
-#: more.
-WINDOW = 30
+#: more. And the share of a neighbour's new lines that must fit; what does not fit is left out.
+WINDOW, MOST_OF = 30, 0.5
 
-#: Share of a neighbour's new lines that must fit into the passage; what does not fit is left out.
-MOST_OF = 0.5
-
-#: Longest snippet, in characters.
-MAX_CHARS = 700
-
-#: What a word counts when it is seen again, as a share of the first time.
-AGAIN = 0.3
+#: Longest snippet, in characters, and what a word counts in it when it is seen again.
+MAX_CHARS, AGAIN = 700, 0.3
 
 #: A word with the accents that stand behind its letters; an underscore ends it, as in full text.
 _WORD = re.compile(r"[^\W_]++(?:[\u0300-\u036f]++[^\W_]*+)*+")
@@ -97,11 +89,12 @@ def snippet(lines: Sequence[str], needles: Sequence[Needle]) -> tuple[str, int, 
 
     Returns their text and the numbers of the first and the last, from 0.
     """
-    skipped = front_matter_end([*lines])
+    skipped, bare = front_matter_end([*lines]), plain("\n".join(lines))
     sizes = [len(line) + 1 for line in lines]
     first, last = 0, len(lines)
     if skipped or sum(sizes) > MAX_CHARS:
-        words, ends = _places(lines, needles), [*accumulate(sizes)]
+        ends = [*accumulate(len(line) + 1 for line in bare.split("\n"))]
+        words = {(bisect_right(ends, at), label): worth for at, label, worth in places(bare, needles)}
         below = {label for at, label in words if at >= skipped}
         if not below.issuperset(label for _, label in words) or not any(lines[skipped:]):
             skipped = 0
@@ -142,16 +135,6 @@ def matched(text: str, needles: Sequence[Needle]) -> tuple[str, ...]:
         elif dense:
             found |= dict.fromkeys(each for each in dense if each in bare)
     return tuple(found)
-
-
-def _places(lines: Sequence[str], needles: Sequence[Needle]) -> dict[tuple[int, str], float]:
-    """Return what each term is worth in each line that it stands in, by number and label."""
-    bare, words = plain("\n".join(lines)), dict[tuple[int, str], float]()
-    ends = [*accumulate(len(line) + 1 for line in bare.split("\n"))]
-    for at, label, worth in places(bare, needles):
-        place = bisect_right(ends, at), label
-        words[place] = max(worth, words.get(place, 0.0))
-    return words
 
 
 def _cut(line: str, needles: Sequence[Needle]) -> str:

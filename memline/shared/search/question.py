@@ -4,8 +4,6 @@ Every piece of a MATCH expression is quoted here or a fixed operator, so no ques
 FTS5. What a term stands for in other forms is in `terms.py`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from datetime import date

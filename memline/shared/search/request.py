@@ -1,7 +1,5 @@
 """Define what a search is asked: the question and its options, and which files they limit it to."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from datetime import date

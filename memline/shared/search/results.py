@@ -1,7 +1,5 @@
 """Define the answer to a search: the JSON contract of `memline search` (additive only)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

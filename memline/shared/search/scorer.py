@@ -15,8 +15,6 @@ A list whose item describes another note gives its sum to that note. `lifts_of` 
 best s is 1. What each part is worth is in docs/benchmarks.md (`python -m benchmarks.ablation`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from itertools import islice

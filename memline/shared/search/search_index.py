@@ -5,8 +5,6 @@ has sqlite-vec compare the rows. Of many vectors those that are nearest by their
 both. Filters come before the best are chosen: the third best note of a folder may be the thousandth of all.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Collection, Iterable, Iterator

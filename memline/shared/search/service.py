@@ -6,8 +6,6 @@
 A part that cannot work is named in the answer and the others go on; an empty list always says why.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Porter stemming, which FTS5 does, joins `walk` and `walking` but not `buy` and `
 `organize`: these are in a list, at a third of the weight of the word itself (locomo .005 of recall).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence
