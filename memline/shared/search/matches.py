@@ -41,6 +41,7 @@ _SCORES = (
 )
 _AMONG = " AND +{0}_fts.rowid IN (SELECT value FROM json_each(?2))"
 _SEARCHED = "AND (?2 IS NULL OR file_id IN (SELECT value FROM json_each(?2)))"
+_FIRST = {CHUNKS: "ordinal < ?3", NAMES: "?3"}
 _WEIGHTS = {CHUNKS: "1.0, 0.7, 0.7, 1.0", NAMES: "1.0, 1.0"}
 _ROWS = (
     "SELECT chunks.id, file_id, start_line, end_line, heading, text, text_hash, path, source, mtime_ns, day,"
@@ -144,18 +145,14 @@ class Matches:
                 self._kept += count
         return fits
 
-    def owners(self, names: Iterable[int]) -> dict[int, int]:
-        """Return row -> file id, of the names that are of files that are searched."""
-        query = f"SELECT id, file_id FROM names WHERE id IN (SELECT value FROM json_each(?1)) {_SEARCHED}"
-        return dict(self.connection.execute(query, (json_ids(names), self.files)).fetchall())
+    def owners(self, table: str, column: str, ids: str, first: int = sys.maxsize) -> dict[int, int]:
+        """Return row -> file id of the rows with these ids (JSON), of files that are searched.
 
-    def chunks_of(self, files: str, first: int = sys.maxsize) -> dict[int, int]:
-        """Return chunk -> file id of the `first` chunks of those files of a JSON array that are searched."""
-        query = (
-            f"SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?1)) {_SEARCHED}"
-        )
-        values = (files, self.files, first)
-        return dict(self.connection.execute(f"{query} AND ordinal < ?3", values).fetchall())
+        Of chunks only the `first` of each file.
+        """
+        some = f"{column} IN (SELECT value FROM json_each(?1)) {_SEARCHED} AND {_FIRST[table]}"
+        query = f"SELECT id, file_id FROM {table} WHERE {some}"
+        return dict(self.connection.execute(query, (ids, self.files, first)).fetchall())
 
     def read(self, chunk_ids: Iterable[int]) -> dict[int, Row]:
         """Read chunks, by id."""

@@ -111,11 +111,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pattern_of(matched: Iterable[str]) -> re.Pattern[str] | None:
-    """Make the pattern that finds the matched words in a snippet, the longer first; None without any.
-
-    An underscore ends a word, as in the full-text index: `ERR` of `ERR_CONN_42` is found. A character of a
-    dense script may stand inside of a run.
-    """
+    """Make the pattern that finds the matched words in a snippet, the longer first; None without any."""
+    # An underscore ends a word, and a character of a dense script may stand inside of a run.
     longest = map(re.escape, sorted(filter(None, matched), key=len, reverse=True))
     parts = [each if has_dense(each) else rf"(?<![^\W_]){each}(?![^\W_])" for each in longest]
     return re.compile("|".join(parts), re.IGNORECASE) if parts else None

@@ -38,11 +38,8 @@ MAX_TERMS = 24
 NAME, NAME_WORD = 0.7, 0.1
 
 #: A phrase scores only the best of what rarer ones found once they found some rows, and these are many with
-#: its own: bm25 takes 1 us a row.
-SOME, MANY = 50, 500
-
-#: Chunks from which on such a phrase is not read any more: it cannot tell the best apart.
-COMMON = 10_000
+#: its own: bm25 takes 1 us a row. From `COMMON` chunks on it cannot tell the best apart, and is not read.
+SOME, MANY, COMMON = 50, 500, 10_000
 
 #: Files whose names fit best, and how many chunks of each have that added.
 NAMED, NAMED_CHUNKS = 100, 20
@@ -50,8 +47,7 @@ NAMED, NAMED_CHUNKS = 100, 20
 #: What words that stand together add, within how many characters, and for how many of the best chunks.
 NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 20
 
-#: Lists: the best chunks that may be one, links to be one, and the share of a chunk's words that an item has
-#: to hold.
+#: Lists: best chunks that may be one, links to be one, and the share of a chunk's words that an item holds.
 LISTS, ITEMS, MOST_OF_LIST = 3, 3, 0.7
 
 #: Lifts: the question is the title, an alias or the path of a file; it is only its first heading, or its file
@@ -74,8 +70,10 @@ def score(matches: Matches, question: Question, pool: int) -> Words:
     words = look_up(matches, question.terms, MAX_TERMS)
     names = _names(matches, words.lookups)
     best = json_ids(nlargest(NAMED, names, key=names.__getitem__))
-    words.named = {row: names[owner] for row, owner in matches.chunks_of(best, NAMED_CHUNKS).items()}
-    among = None if matches.files is None else {*matches.chunks_of(matches.files)}
+    words.named = {
+        row: names[owner] for row, owner in matches.owners(CHUNKS, "file_id", best, NAMED_CHUNKS).items()
+    }
+    among = None if matches.files is None else {*matches.owners(CHUNKS, "file_id", matches.files)}
     sums = _sums(matches, CHUNKS, words.lookups, pool, words.named, among)
     sums |= {row: sums.get(row, 0.0) + added for row, added in words.named.items()}
     words.sums = {row: sums[row] for row in nlargest(pool, sums, key=sums.__getitem__)}
@@ -107,10 +105,9 @@ def near(text: str, needles: Sequence[Needle]) -> float:
 def best_run(
     places: Sequence[tuple[int, int, str, float]], most: int, again: float = 0.0
 ) -> tuple[float, int, int]:
-    """Find the run of places, each from a start to an end, within `most` characters that is worth most.
+    """Return what the best run of places within `most` characters is worth, its start and its end.
 
-    `again`: what a term counts when it is seen again, as a share of the first time. Returns what the run is
-    worth, its start and its end; of several the first and shortest.
+    `again`: what a term counts when it is seen again, as a share of the first time.
     """
     best = 0.0, 0, 0
     for first, (start, *_) in enumerate(places):
@@ -136,14 +133,11 @@ def _sums(
     kept: Iterable[int] = (),
     among: set[int] | None = None,
 ) -> dict[int, float]:
-    """Add up what phrases say of rows: the rarest of all that have them, others of the best and of `kept`.
-
-    `among`: only these rows are scored.
-    """
+    """Add up what the rarest phrases say of all rows, or those `among`; others of the best and of `kept`."""
     total, extra = matches.totals[table], NAME_WORD if table == NAMES else 0.0
     rows, early, late = 0, list[Lookup](), list[Lookup]()
     for each in lookups:
-        df, is_day = each.count(matches, table), each.term.kind == "day"
+        df, is_day = matches.count(table, each.match), each.term.kind == "day"
         (late if is_day or (rows > SOME and rows + df > MANY) else early).append(each)
         each.fits = {}
         rows += df * (not is_day)
@@ -151,11 +145,11 @@ def _sums(
     for some in (early, late):
         if some is late and late:
             among = {*nlargest(pool, sums, key=sums.__getitem__), *kept}
-            some = [each for each in late if each.count(matches, table) <= COMMON]
+            some = [each for each in late if matches.count(table, each.match) <= COMMON]
         fits = matches.fits(table, [each.match for each in some], among)
         for each in some:
             each.fits = known = fits[each.match]
-            worth = each.weight * idf_of(total, each.count(matches, table))
+            worth = each.weight * idf_of(total, matches.count(table, each.match))
             for row in known if among is None else known.keys() & among:
                 sums[row] = sums.get(row, 0.0) + worth * (known[row] + extra)
     # No other can be among the best any more.
@@ -166,7 +160,7 @@ def _names(matches: Matches, lookups: Sequence[Lookup]) -> dict[int, float]:
     """Return file -> what its best name adds."""
     named = [each for each in lookups if each.term.kind != "day"]
     sums, best = _sums(matches, NAMES, named, 4 * NAMED), dict[int, float]()
-    for row, owner in matches.owners(sums).items():
+    for row, owner in matches.owners(NAMES, "id", json_ids(sums)).items():
         best[owner] = max(best.get(owner, 0.0), NAME * sums[row])
     return best
 
@@ -191,7 +185,7 @@ def _add_described(matches: Matches, words: Words, row: Row) -> None:
     resolver = Resolver(matches.connection, private=matches.files is None)
     path = resolver.note(link.target, is_path=link.is_path, of=row.path)
     target = scalar(matches.connection, "SELECT json_array(id) FROM files WHERE path = ?", path)
-    chunks = matches.chunks_of(target or "[]", NAMED_CHUNKS)
+    chunks = matches.owners(CHUNKS, "file_id", target or "[]", NAMED_CHUNKS)
     if mine := [each for each in chunks if words.terms_of(each)]:
         top = max(mine, key=lambda each: words.sums.get(each, 0.0))
         words.sums[top] = max(words.sums.get(top, 0.0), words.sums[row.id] * 1.01)
@@ -218,7 +212,7 @@ def lifts_of(matches: Matches, question: Question, words: Words, limit: int) -> 
     known = {*file_of.values()}
     others = [file_id for file_id in of_file if file_id not in known][:limit]
     first = 1 if question.tags else NAMED_CHUNKS
-    brought = matches.chunks_of(json_ids(others), first) if others else {}
+    brought = matches.owners(CHUNKS, "file_id", json_ids(others), first) if others else {}
     lifts = {row: of_file[owner] for row, owner in (file_of | brought).items() if owner in of_file}
     for each in ids:
         exact = words.sums.keys() & each.fits.keys()

@@ -43,10 +43,6 @@ class Lookup(Struct):
     #: The chunks that have it.
     fits: Fits = {}
 
-    def count(self, matches: Matches, table: str) -> int:
-        """Return how many rows have it, or the term as it was asked, where that is commoner."""
-        return max(matches.count(table, self.match), matches.count(table, self.term.match))
-
 
 #: What a phrase begins with, the label of its term, and the share of the idf that it is.
 Needle = tuple[str, str, float]
@@ -90,7 +86,7 @@ def look_up(matches: Matches, terms: Sequence[Term], limit: int) -> Words:
     for term, some in (asked | _stand_ins(matches, unknown)).items():
         for match, weight in some:
             lookups.append(each := Lookup(term, match, weight))
-            each.idf = idf_of(total, each.count(matches, CHUNKS))
+            each.idf = idf_of(total, matches.count(CHUNKS, match))
     # The rarest first; sorting keeps the order of the question among equals.
     lookups = sorted(lookups, key=lambda each: -each.idf)[:limit]
     needles = [
