@@ -14,7 +14,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied
 from memline.shared.finding import Finding, warning
 from memline.shared.findings.check import of_agent
-from memline.shared.findings.place import DISABLED
+from memline.shared.findings.conditions import DISABLED
 from memline.shared.search.results import Answer
 from memline.shared.visible_text import for_model, one_line
 

@@ -23,8 +23,8 @@ from memline.shared.config.installation import NO_QUEUE, QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import BadRequest, QueueError
+from memline.shared.findings.conditions import RESUME
 from memline.shared.findings.facts import Facts
-from memline.shared.findings.work import RESUME
 from memline.shared.index import batches, driver, identities, meta
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import Batch

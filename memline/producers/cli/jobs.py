@@ -97,7 +97,7 @@ def _rows(answer: dict[str, Any]) -> Iterator[str]:
             each = ", ".join(f"{what} {count}" for what, count in known.items())
         elif isinstance(each, float):
             each = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each))
-        if each not in (None, "", []) and name != "findings":
+        if each not in (None, "", []):
             yield f"{label + ':':<20}{each}"
 
 

@@ -45,9 +45,7 @@ _NEXT = {
 #: Fields of a batch by their names in JSON, which are null while there is nothing to say.
 _OPTIONAL = {
     "jobId": "job_id",
-    "outcome": "outcome",
     "providerState": "provider_state",
-    "submittedAt": "submitted_at",
     "closedAt": "closed_at",
     "error": "error",
     "action": "action",
@@ -159,7 +157,6 @@ def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
                 "progress": f"{progress}, {reason}" if reason else progress,
                 "reason": reason,
                 "action": action,
-                "findings": [each.to_json() for each in mine],
             }
         )
     return reports
@@ -167,7 +164,6 @@ def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
 
 def _report_batch(facts: Facts, batch: Batch) -> dict[str, Any]:
     row = identities.by_id(facts.index, batch.identity_id)
-    findings = [each for each in check(facts) if each.subject == batch.token] if batch.is_open else []
     progress = batch.outcome or _NEXT.get(batch.state, batch.state)
     if batch.cancel_reason and not batch.outcome:
         progress += ", to be cancelled"
@@ -182,5 +178,4 @@ def _report_batch(facts: Facts, batch: Batch) -> dict[str, Any]:
         "textsLeft": batches.texts_left(facts.index, batch.token),
         "createdAt": batch.created_at,
         **{key: getattr(batch, name) or None for key, name in _OPTIONAL.items()},
-        "findings": [each.to_json() for each in findings],
     }

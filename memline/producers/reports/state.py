@@ -23,8 +23,8 @@ from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError, QueueError
 from memline.shared.finding import Finding, by_urgency, problem
 from memline.shared.findings.check import check, check_common
+from memline.shared.findings.conditions import RESUME
 from memline.shared.findings.facts import Facts, sending
-from memline.shared.findings.work import RESUME
 from memline.shared.index import chunks, driver, identities, ledger, vectors
 from memline.shared.index.accounts import AccountFile
 from memline.shared.queue.fleet import Fleet, fleet_at
@@ -151,12 +151,8 @@ def probe(choice: Choice) -> Finding | None:
         with closing(choice.build()) as embedder:
             embedder.embed_query("ping", timeout_s=10)
     except MemlineError as error:
-        return problem(
-            error.code,
-            f"{choice.provider} does not embed: {error.message}",
-            error.hint or "check the key and the address of the provider",
-            choice.provider,
-        )
+        what, action = f"{choice.provider} does not embed: {error.message}", error.hint
+        return problem(error.code, what, action or "check the key and the address", choice.provider)
     return None
 
 

@@ -21,8 +21,8 @@ from memline.shared.embedders.choice import choose, choose_fallback
 from memline.shared.embedders.local import downloads
 from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.findings.check import check
+from memline.shared.findings.conditions import unread_notes
 from memline.shared.findings.facts import Facts, sending
-from memline.shared.findings.place import unread_notes
 from memline.shared.index import batches, chunks, identities, ledger, meta, vectors
 from memline.shared.index.driver import faults, file_id, open_reader, snapshot, transaction
 from memline.shared.index.maintenance import move_aside

@@ -193,8 +193,7 @@ class Watcher(events.FileSystemEventHandler):
 
 def _polling_reason(error: OSError) -> str:
     how = f"files are scanned every {POLL_S:g} s"
-    if error.errno == errno.ENOSPC:
-        return f"inotify watches ran out, {how}; more: sysctl fs.inotify.max_user_watches=524288"
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return f"inotify instances ran out, {how}; more: sysctl fs.inotify.max_user_instances=512"
+    limits = {errno.ENOSPC: "max_user_watches=524288", errno.EMFILE: "max_user_instances=512"}
+    if limit := limits.get(error.errno or 0):
+        return f"inotify has no more for this user, {how}; more: sysctl fs.inotify.{limit}"
     return f"watching failed ({code(error)}), {how}"

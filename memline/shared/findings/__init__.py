@@ -3,8 +3,8 @@
     facts     `Facts`: what is known of an agent, each thing read once and only when it is asked for;
               `sending`: why no text of it is sent
     check     `check(facts)`: the findings of an agent, most urgent first; `check_common`: of what all share
-    place, work
-              the conditions of an agent: a function for each code, which yields whole findings
+    conditions
+              what may be wrong with an agent: a function for each code, which yields whole findings
     answerer  `Answerer`: a search and what is wrong, as the faces and the query worker ask it
 
 What a call meets by itself (a question that cannot be embedded, say) is a finding that it makes itself; an

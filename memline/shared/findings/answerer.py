@@ -16,8 +16,8 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice, choose
 from memline.shared.finding import GOOD_FOR_S, Finding
 from memline.shared.findings.check import check, of_agent
+from memline.shared.findings.conditions import notes_beside
 from memline.shared.findings.facts import Facts
-from memline.shared.findings.place import notes_beside
 from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling.limits import Limits
 from memline.shared.search.request import SearchRequest

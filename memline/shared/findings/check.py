@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -13,7 +13,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexFault, IndexMissing
 from memline.shared.finding import Finding, by_urgency, note, of_error, warning
-from memline.shared.findings import place, work
+from memline.shared.findings.conditions import CHECKS, memory_disabled
 from memline.shared.findings.facts import Facts
 from memline.shared.index import driver
 from memline.shared.index.hold import Holder, holders
@@ -21,41 +21,11 @@ from memline.shared.packages import install_command, lack_at_a_glance, remedy
 from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.words import counted
 
-Check = Callable[[Facts], Iterator[Finding]]
-
-#: What is examined, the more urgent of a level first.
-CHECKS: tuple[Check, ...] = (
-    place.workspace_missing,
-    place.index_unusable,
-    place.not_writable,
-    place.root_emptied,
-    place.port_taken,
-    place.first_index_missing,
-    place.no_notes,
-    place.source_missing,
-    work.provider_unusable,
-    place.memory_disabled,
-    work.paused,
-    work.ceiling_reached,
-    work.fallback_active,
-    work.breaker_open,
-    work.rate_limited,
-    work.model_differs,
-    work.no_provider,
-    work.job_paused,
-    work.text_refused,
-    work.batch_blocked,
-    place.files_behind,
-    work.vectors_behind,
-    place.files_failed,
-    work.in_batch,
-)
-
 
 def check(facts: Facts, *more: Finding) -> tuple[Finding, ...]:
     """Return the findings of an agent, and these, which its caller made; most urgent first."""
     # A memory that is disabled lacks nothing, and no command brings it up to date.
-    tests = CHECKS if facts.settings.memory.enabled else (place.memory_disabled,)
+    tests = CHECKS if facts.settings.memory.enabled else (memory_disabled,)
     checked = (each for test in tests for each in test(facts))
     return of_agent(facts.agent, by_urgency(checked, more))
 

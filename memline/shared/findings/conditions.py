@@ -1,0 +1,384 @@
+"""Find what is wrong with an agent's memory: its folder, disk, index and files; what keeps texts from
+being sent, what stands in, what an index lacks, and what failed for good.
+
+A function for each code, which yields whole findings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Callable, Iterator
+
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import NONE
+from memline.shared.errors import IndexMissing
+from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding, note, of_error, problem, warning
+from memline.shared.findings.facts import MOST_NAMED, Facts, disk_trouble, sending
+from memline.shared.index import ledger, meta
+from memline.shared.index.hold import has_follower
+from memline.shared.providers import LOCAL
+from memline.shared.scheduling import health, jobs
+from memline.shared.sources import outcomes
+from memline.shared.sources.discover import markdown_beside
+from memline.shared.sources.paths import MEMORY, is_transcript
+from memline.shared.words import because, counted, span
+
+DISABLED = warning(
+    "memory_disabled",
+    "memory search is disabled for this agent (memorySearch.enabled)",
+    "set memorySearch.enabled to true in the configuration, if the agent is to have a memory",
+)
+
+#: Seconds of a rate limit above which an operator should know.
+LONG_HOLD_S = 60.0
+
+#: What ends a pause, and what tries a provider now.
+RESUME = "memline queue resume"
+
+
+def workspace_missing(facts: Facts) -> Iterator[Finding]:
+    """The folder of the notes is not there."""
+    if facts.has_workspace:
+        return
+    what = f"there is no folder {facts.settings.workspace}"
+    if files := sum(count for _, count, _ in ledger.source_counts(facts.index)):
+        what += f"; answers come from what was indexed of it, {counted(files, 'file')}"
+    named = f"correct {facts.settings.workspace_origin}" if facts.settings.workspace_origin else "name it"
+    yield problem("workspace_missing", what, f"put it back, or {named}, then: memline index")
+
+
+def root_emptied(facts: Facts) -> Iterator[Finding]:
+    """A root that had files has none: they stay in the index until a person accepts that."""
+    for each in facts.on_disk.emptied:
+        what = f"{counted(each.files, 'file', 'are')} gone from {each.root}, which has none left, and kept in"
+        action = "put them back, or take them out of the index: memline index --accept-removals"
+        yield warning("root_emptied", f"{what} the index", action, each.root)
+
+
+def index_unusable(facts: Facts) -> Iterator[Finding]:
+    """The index is damaged, newer than this release, or of another program; or one was moved aside."""
+    if facts.fault is not None and not isinstance(facts.fault, IndexMissing):
+        yield of_error(facts.fault)
+    is_complete = facts.has_index and not facts.on_disk.files_behind and not facts.model.missing
+    path = facts.settings.index_path
+    for file in sorted(path.parent.glob(f"{path.name}.corrupt-*")) if facts.plan and not is_complete else ():
+        if not file.name.endswith(("-wal", "-shm")):
+            what = f"an index that could not be used was moved aside, to {file}"
+            yield note("index_unusable", what, "delete it when nothing of it is needed", str(file))
+
+
+def not_writable(facts: Facts) -> Iterator[Finding]:
+    """Nothing can be stored: no right, or no room."""
+    is_known = facts.fault is not None and facts.fault.code == "not_writable"
+    if facts.plan is not None and facts.has_workspace and not is_known:
+        yield from filter(None, (disk_trouble(facts.settings),))
+
+
+def port_taken(facts: Facts) -> Iterator[Finding]:
+    """`memline up --serve` cannot have its address, and tries again."""
+    if fault := meta.get(facts.index, meta.SERVER_FAULT):
+        what = f"memline up works and serves no HTTP: {fault['error']}"
+        yield problem("port_taken", what, fault["action"], "HTTP server")
+
+
+def memory_disabled(facts: Facts) -> Iterator[Finding]:
+    """The agent is to have no memory."""
+    if not facts.settings.memory.enabled:
+        yield DISABLED
+
+
+def first_index_missing(facts: Facts) -> Iterator[Finding]:
+    """Nothing has been indexed yet."""
+    is_missing = not facts.has_index and (facts.fault is None or isinstance(facts.fault, IndexMissing))
+    is_asked = facts.settings.content.memory.backend == "builtin" or facts.plan is not None
+    if is_missing and is_asked and facts.has_workspace:
+        what = f"nothing is indexed yet, {facts.settings.index_path} is missing"
+        yield _to_index("first_index_missing", what, facts)
+
+
+def no_notes(facts: Facts) -> Iterator[Finding]:
+    """There is no note, or notes are there that are not read."""
+    if facts.plan is None or not facts.has_workspace or MEMORY not in facts.settings.memory.sources:
+        return
+    workspace = facts.settings.workspace
+    if has_notes(facts):
+        yield from notes_beside(facts.settings)
+    elif unread := unread_notes(facts):
+        what = f"{counted(unread, 'Markdown file')} below {workspace} and no note:"
+        what += " MEMORY.md and memory/ are read where there is one of them"
+        action = _add(".")
+        if left_out := sorted({reason for _, reason in facts.plan.discovery.left_out}):
+            what = f"no Markdown in {workspace} is read: some is left out by {', '.join(left_out)}"
+            action = shlex.join(["memline", "--workspace", str(workspace), "status", "--verbose"])
+        yield problem("no_notes", what, action)
+    else:
+        what = f"there is no Markdown in {workspace}"
+        yield warning("no_notes", what, f"write a note: {workspace / 'MEMORY.md'}")
+
+
+def has_notes(facts: Facts) -> bool:
+    """Tell whether notes are read, may be in a folder that cannot be listed, or are not looked for."""
+    if facts.plan is None or MEMORY not in facts.settings.memory.sources:
+        return True
+    files, unlisted = facts.plan.discovery.files, facts.plan.discovery.unlisted
+    are_read = any(each.problem is None and not is_transcript(each.path) for each in files)
+    return are_read or bool(unlisted)
+
+
+def unread_notes(facts: Facts) -> int:
+    """Count what could be notes of the workspace, or is left out by rules, while no note is read."""
+    if facts.plan is None or has_notes(facts):
+        return 0
+    return len(facts.plan.discovery.left_out or markdown_beside(facts.settings))
+
+
+def notes_beside(settings: AgentSettings) -> Iterator[Finding]:
+    """Notes lie beside MEMORY.md and memory/."""
+    workspace = settings.workspace
+    if MEMORY not in settings.memory.sources:
+        return
+    if beside := markdown_beside(settings):
+        names = ", ".join(beside[:MOST_NAMED]) + " …" * (len(beside) > MOST_NAMED)
+        files = counted(len(beside), "Markdown file", "are")
+        folder = os.path.commonpath([os.path.join(workspace, path) for path in beside])
+        yield note("no_notes", f"beside MEMORY.md and memory/ {files} not read: {names}", _add(folder))
+
+
+def _add(path: str) -> str:
+    return f"add {json.dumps(path, ensure_ascii=False)} to memorySearch.extraPaths (memline config check)"
+
+
+def source_missing(facts: Facts) -> Iterator[Finding]:
+    """A folder, file or program that the configuration names is not there, or cannot be listed."""
+    if not facts.has_workspace:
+        return
+    for issue in facts.plan.discovery.issues if facts.plan else ():
+        # MEMORY.md may stand alone; that there is no note at all is said by `no_notes`.
+        if not issue.startswith(("no memory files found", "memory directory missing")):
+            key = "transcripts" if issue.startswith("sessions of ") else "extraPaths"
+            action = f"put it in its place, or let it be read; or change memorySearch.{key}"
+            if issue.startswith("the name "):
+                action = "rename it"
+            yield warning("source_missing", issue, action)
+
+
+def files_failed(facts: Facts) -> Iterator[Finding]:
+    """Files could not be read or split."""
+    if failed := ledger.problems(facts.index):
+        first, is_more = failed[0], len(failed) > MOST_NAMED
+        names = "; ".join(f"{each.path}: {each.reason or each.outcome}" for each in failed[:MOST_NAMED])
+        what = f"{counted(len(failed), 'file')} could not be read: {names}{' …' * is_more}"
+        # Another program writes transcripts, and no rule leaves one out.
+        mend = f"mend or remove {first.path}"
+        if not is_transcript(first.path):
+            mend = outcomes.mending(first.outcome, first.path)
+        mend += "   (memline status --verbose lists all)" * is_more
+        yield warning("files_failed", what, mend, first.path)
+
+
+def files_behind(facts: Facts) -> Iterator[Finding]:
+    """Files changed that the index does not have yet, or still has."""
+    # `memline index` leaves the files of a paused job to it, and `job_paused` says how it goes on.
+    held, has_index = (
+        jobs.count_waiting(facts.index, state=jobs.PAUSED),
+        facts.has_index or facts.plan is None,
+    )
+    behind = max(0, facts.on_disk.files_behind - held)
+    if behind and has_index and facts.has_workspace:
+        removed = min(facts.on_disk.removed, behind)
+        added = f"{counted(behind - removed, 'file', 'are')} not in the index yet" if behind > removed else ""
+        gone = f"{counted(removed, 'removed file', 'are')} still in it" if removed else ""
+        yield _to_index("files_behind", ", and ".join(filter(None, (added, gone))), facts)
+
+
+def _to_index(code: str, what: str, facts: Facts) -> Finding:
+    """Return the finding that something is to be indexed: a note where a process does that."""
+    level, action = (NOTE, "") if has_follower(facts.settings.index_path) else (WARNING, facts.catch_up)
+    return Finding(code=code, level=level, what=what, action=action)
+
+
+def _pending(count: int) -> str:
+    """Say that so many vectors are pending, behind a reason; empty for none."""
+    return f"; {counted(count, 'vector', 'are')} pending" if count else ""
+
+
+def provider_unusable(facts: Facts) -> Iterator[Finding]:
+    """The provider that was asked for has no key, no model or no engine."""
+    choice = facts.choice
+    if choice.identity is None and choice.requested not in ("auto", NONE):
+        what = f"keyword search only: {choice.reason}{_pending(facts.model.missing)}"
+        yield problem("provider_unusable", what, choice.action, choice.requested)
+    if choice.identity is not None and LOCAL in (choice.provider, facts.settings.memory.fallback):
+        # Few agents have a local model, whose files take 5 ms of a search to import.
+        from memline.shared.embedders.local.downloads import configured, engine_named
+
+        engine = engine_named(configured(facts.settings.memory.local))
+        if engine is not None and not engine.is_installed:
+            error = engine.not_usable()
+            what = f"the local model cannot run: {error.message}"
+            yield problem("provider_unusable", what, error.hint, LOCAL)
+
+
+def no_provider(facts: Facts) -> Iterator[Finding]:
+    """Nothing is configured that embeds, and nothing was asked for."""
+    if facts.choice.identity is None and facts.choice.requested == "auto":
+        yield note("no_provider", f"keyword search only: {facts.choice.reason}", facts.choice.action)
+
+
+def paused(facts: Facts) -> Iterator[Finding]:
+    """A person paused embedding, or a provider."""
+    level, pending = (WARNING if facts.waiting else NOTE), _pending(facts.waiting)
+    if facts.is_paused:
+        yield Finding(code="paused", level=level, what=health.PAUSED + pending, action=RESUME)
+        return
+    for (provider, mode), state in facts.breakers.items():
+        if state.manual and mode == health.REQUESTS:
+            what, action = f"{health.PAUSED} for {provider}{pending}", health.action_of(state, provider)
+            yield Finding(code="paused", level=level, what=what, action=action, subject=provider)
+
+
+def ceiling_reached(facts: Facts) -> Iterator[Finding]:
+    """The daily limit is reached."""
+    if facts.refusal is not None:
+        what = facts.refusal.reason + _pending(facts.waiting)
+        yield warning("ceiling_reached", what, facts.refusal.action)
+
+
+def fallback_active(facts: Facts) -> Iterator[Finding]:
+    """Another provider embeds instead of the one that was asked for."""
+    if facts.fallback is None:
+        return
+    first, second = facts.fallback["from"], facts.provider or facts.choice.provider
+    action = facts.choice.action
+    # Where the settings themselves do not lead to the first one, a run changes nothing.
+    if not facts.choice.fallback_from:
+        action = RESUME if facts.health_of(first).is_stuck(facts.now) else facts.catch_up
+    what = f"the fallback {second} embeds instead of {first}: {facts.fallback['reason']}"
+    yield warning("fallback_active", what, action, first)
+
+
+def breaker_open(facts: Facts) -> Iterator[Finding]:
+    """The circuit breaker of a provider is open: an outage, or a definite no."""
+    for (provider, mode), state in facts.breakers.items():
+        is_batch = mode == health.BATCH
+        # What a fallback stands in for is said by `fallback_active`.
+        is_replaced = facts.fallback is not None and facts.fallback["from"] == provider
+        if not state.paused or (is_replaced and not is_batch):
+            continue
+        is_in_use = facts.provider == provider and not is_batch
+        wait_s = state.wait_s(facts.now)
+        when = f"tried again in {span(wait_s)}" if wait_s > 0 else "tried again with the next text"
+        what = f"the circuit breaker of {provider}{' for batches' * is_batch} is open, {when}: {state.reason}"
+        what += "; requests go on" * is_batch + _pending(facts.waiting * is_in_use)
+        level = PROBLEM if is_in_use else NOTE
+        action = state.action or RESUME
+        yield Finding(code="breaker_open", level=level, what=what, action=action, subject=provider)
+
+
+def rate_limited(facts: Facts) -> Iterator[Finding]:
+    """The provider asked to wait."""
+    if not (wait_s := facts.hold_s):
+        return
+    # The reason is gone after a request that was in flight meanwhile and worked.
+    what = f"{facts.provider} is rate limited for {span(wait_s)}{because(facts.requests.reason)}"
+    what += _pending(facts.waiting)
+    # A short one is over before a person has typed it.
+    level, action = NOTE, ""
+    if wait_s > LONG_HOLD_S:
+        level, action = WARNING, f"{RESUME}   (one request tries now, when the account allows more)"
+    yield Finding(code="rate_limited", level=level, what=what, action=action, subject=facts.provider)
+
+
+def model_differs(facts: Facts) -> Iterator[Finding]:
+    """The settings choose another model than the index has."""
+    if facts.model.reason:
+        yield warning("model_differs", facts.model.reason, facts.catch_up, facts.choice.provider)
+
+
+def text_refused(facts: Facts) -> Iterator[Finding]:
+    """Texts got no vector, and will get none."""
+    if facts.failed_texts:
+        (_, reason, path), count = facts.failed_texts[0], facts.backlog.failed
+        where = (path or "a text that no file has any more") + f" and {count - 1:,} more" * (count > 1)
+        what = f"{counted(count, 'text')} got no vector: {reason} ({where})"
+        yield problem(
+            "text_refused", what, f"change {path}, or leave it to keyword search" * bool(path), path
+        )
+
+
+def batch_blocked(facts: Facts) -> Iterator[Finding]:
+    """A batch waits for the operator, or is tried again after an error."""
+    for batch in facts.batches:
+        if batch.error:
+            state, level = ("cannot be collected", WARNING) if batch.action else ("is tried again", NOTE)
+            what = f"batch {batch.token[:8]} {state}: {batch.error}"
+            action, subject = batch.action, batch.token
+            yield Finding(code="batch_blocked", level=level, what=what, action=action, subject=subject)
+
+
+def in_batch(facts: Facts) -> Iterator[Finding]:
+    """Texts are at a provider's Batch API, or on their way."""
+    if facts.batches:
+        states = ", ".join(f"{each.job_id} {each.provider_state or each.state}" for each in facts.batches)
+        what = f"{counted(facts.texts_in_batches, 'text', 'are')} in {counted(len(facts.batches), 'batch')}"
+        yield note("in_batch", f"{what} at {facts.provider}: {states}", "memline jobs")
+
+
+def job_paused(facts: Facts) -> Iterator[Finding]:
+    """A person paused a job."""
+    for job in facts.jobs:
+        if job.state == jobs.PAUSED:
+            what, action = f"job {job.token} is paused", f"memline jobs resume {job.token}"
+            yield warning("job_paused", what, action, job.token)
+
+
+def vectors_behind(facts: Facts) -> Iterator[Finding]:
+    """Vectors are pending: nothing sends their texts, something does, or their job was cancelled."""
+    if cancelled := facts.backlog.cancelled:
+        what = f"{counted(cancelled, 'vector', 'were')} cancelled with their job"
+        yield warning("vectors_behind", what, facts.catch_up)
+    if not facts.waiting or facts.model.reason:
+        return
+    stop, what = sending(facts), f"{counted(facts.waiting, 'vector', 'are')} pending"
+    if stop is None and facts.has_embedder:
+        if facts.rate >= 1:
+            what += f", {facts.rate:,.0f} a second, about {span(facts.waiting / facts.rate)}"
+        elif (wait_s := facts.requests.wait_s(facts.now)) > 0:
+            what += f"; {facts.requests.reason}; goes on in {span(wait_s)}"
+        yield note("vectors_behind", what)
+    elif stop is None or stop.code in ("role_missing", "redis_unusable"):
+        # Other reasons are findings of their own, with the count.
+        yield warning("vectors_behind", what, facts.catch_up)
+
+
+Check = Callable[[Facts], Iterator[Finding]]
+
+#: What is examined, the more urgent of a level first.
+CHECKS: tuple[Check, ...] = (
+    workspace_missing,
+    index_unusable,
+    not_writable,
+    root_emptied,
+    port_taken,
+    first_index_missing,
+    no_notes,
+    source_missing,
+    provider_unusable,
+    memory_disabled,
+    paused,
+    ceiling_reached,
+    fallback_active,
+    breaker_open,
+    rate_limited,
+    model_differs,
+    no_provider,
+    job_paused,
+    text_refused,
+    batch_blocked,
+    files_behind,
+    vectors_behind,
+    files_failed,
+    in_batch,
+)
