@@ -295,6 +295,9 @@ class HttpClient:
         if _is_caused_by(error, ssl.SSLCertVerificationError):
             text = f"the certificate of {address} is not trusted: {reason}"
             return self._stop(what, text, hint=_TRUST, code="untrusted_certificate")
+        if "WRONG_VERSION_NUMBER" in reason:
+            text = f"{address} answers without TLS"
+            return self._stop(what, text, hint="write http:// there, or check the port", code="no_tls")
         if not was_sent and (variable := _proxy_of(url)):
             return self._bad_proxy(what, variable, reason)
         if _is_caused_by(error, socket.gaierror):

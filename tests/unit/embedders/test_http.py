@@ -182,6 +182,13 @@ def test_what_fails_before_the_first_byte_names_the_variable_the_host_or_the_fil
     assert code == "" or clock.now() == began, "another attempt would end in the same way"
 
 
+def test_a_server_without_tls_behind_https_stops_at_once(server, ask):
+    with pytest.raises(ProviderStop) as caught:
+        ask(server.url.replace("http:", "https:")).call("POST", "/embeddings", body={})
+
+    assert caught.value.code == "no_tls" and "https://127.0.0.1" in str(caught.value)
+
+
 def test_an_untrusted_certificate_stops_at_once_and_says_how_to_trust_it(server, ask, monkeypatch):
     body = {"input": list(TEXTS), "model": "m"}
     with TlsProxy(urlsplit(server.url).port) as proxy:
