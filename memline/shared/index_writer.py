@@ -304,17 +304,15 @@ class IndexWriter:
 
         Returns the tokens of those leases.
         """
-        with self.session() as (connection, now):
-            target = identities.target(connection)
-            with transaction(connection):
-                over = leases.end_overdue(connection, now, self._lease_s)
-                now_ns = self._clock.now_ns()
-                ledger.forget_removed(connection, now_ns - ledger.TOMBSTONE_NS)
-                if target is not None:
-                    vectors.retry_failed(connection, target.id, due_before=now)
-                batches.prune(connection)
-            self._settle(connection, now)
+        with self.transaction() as (connection, now):
+            over = leases.end_overdue(connection, now, self._lease_s)
+            ledger.forget_removed(connection, self._clock.now_ns() - ledger.TOMBSTONE_NS)
+            if (target := identities.target(connection)) is not None:
+                vectors.retry_failed(connection, target.id, due_before=now)
+            batches.prune(connection)
             model_change.cache_retired(connection, now)
+        with self.session() as (connection, now):
+            self._settle(connection, now)
         self.tidy()
         return over
 

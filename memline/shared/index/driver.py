@@ -253,17 +253,6 @@ def json_ids(ids: Iterable[int]) -> str:
     return "[" + ",".join(map(str, ids)) + "]"
 
 
-def in_slices(connection: Connection, statement: str, *parameters: object) -> None:
-    """Run a statement with a LIMIT until it changes no row, each time in a transaction.
-
-    So background work never keeps a live edit waiting for long.
-    """
-    changed = 1
-    while changed > 0:
-        with transaction(connection):
-            changed = connection.execute(statement, parameters).rowcount
-
-
 def refuse_foreign(connection: Connection, path: Path, kind: Kind = INDEX) -> int:
     """Return the schema of a file of ours; 0 while it has no tables.
 

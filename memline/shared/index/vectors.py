@@ -10,7 +10,7 @@ needs it again, until a batch returns it a day later, must not pay for it twice.
 Wanted texts of live edits (job 0) go out first, then those of jobs, the older job first. Texts of a job that
 is paused or was cancelled stay wanted and are not sent: the row of the job alone says so.
 
-All functions but `prune_cache` run inside the caller's transaction.
+All functions run inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sqlite3 import Connection
 import msgspec
 
 from memline.shared.index import bits, token_rows
-from memline.shared.index.driver import in_slices, json_ids, scalar, transaction
+from memline.shared.index.driver import json_ids, scalar
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import VectorRow
 
@@ -43,8 +43,9 @@ FAILED_RETRY_S = 3_600.0
 #: They are "used" at this time in the future.
 IMPORTED_KEEP_S = 86_400.0
 
-#: Rows a transaction of background work changes at most, so that a live edit never waits long.
-SLICE_ROWS = 200
+#: Rows of another index that are taken over in a transaction, and cached ones that are removed in one: a live
+#: edit waits for it.
+SLICE_ROWS, PRUNED_ROWS = 200, 2_000
 
 # By every identity, which the index of texts begins with: without that all vectors are read, 90 ms of CPU for
 # each text that left 100,000 of 384 dimensions.
@@ -294,16 +295,14 @@ def failures(connection: Connection, identity_id: int, limit: int) -> list[tuple
 
 
 def prune_cache(connection: Connection, keep: int, now: float) -> None:
-    """Remove texts without a vector that no chunk needs, and cached vectors until `keep` are left.
+    """Remove texts without a vector that no chunk needs, and some of the cached vectors above `keep`.
 
     The least recently used go first; those that were imported within `IMPORTED_KEEP_S` are not counted.
     """
-    unneeded = f"{_UNNEEDED} AND state IN ('wanted', 'failed')"
-    with transaction(connection):
-        connection.execute(f"DELETE FROM vectors WHERE {unneeded}")
-    statement = (
+    connection.execute(f"DELETE FROM vectors WHERE {_UNNEEDED} AND state IN ('wanted', 'failed')")
+    connection.execute(
         "DELETE FROM vectors WHERE id IN (SELECT id FROM vectors WHERE active = 0 AND state = 'ready'"
         " AND used_at <= ?1 ORDER BY used_at, id LIMIT min(max("
-        f"(SELECT count(*) FROM vectors WHERE {_CACHED} AND used_at <= ?1) - ?2, 0), ?3))"
+        f"(SELECT count(*) FROM vectors WHERE {_CACHED} AND used_at <= ?1) - ?2, 0), {PRUNED_ROWS}))",
+        (now, keep),
     )
-    in_slices(connection, statement, now, keep, SLICE_ROWS)

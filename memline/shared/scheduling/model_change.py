@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.index import batches, identities, meta, vectors
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.driver import in_slices, scalar, transaction
+from memline.shared.index.driver import scalar, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import SLICE_ROWS
 from memline.shared.scheduling import health, jobs
@@ -129,11 +129,11 @@ def _complete(connection: Connection) -> IdentityRow | None:
 
 
 def cache_retired(connection: Connection, now: float) -> None:
-    """Turn the vectors of identities that are neither searched nor built into cache, in slices.
+    """Turn the vectors of identities that are neither searched nor built into cache, inside the
+    caller's transaction.
 
     Those in flight become cache too, when they arrive. A change to such a model is cancelled.
     """
-    # Asked again in every statement: another process may use an identity again at any time.
     retired = (
         "SELECT id FROM identities"
         " WHERE id NOT IN (SELECT CAST(value AS INTEGER) FROM meta WHERE key IN (?1, ?2))"
@@ -146,14 +146,12 @@ def cache_retired(connection: Connection, now: float) -> None:
         ("DELETE FROM vectors", "'wanted', 'failed'"),
     ):
         rows = f"identity_id IN ({retired}) AND active = 1 AND state IN ({states})"
-        statement = f"{change} WHERE id IN (SELECT id FROM vectors WHERE {rows} LIMIT ?4)"
-        in_slices(connection, statement, *kept, SLICE_ROWS)
-    with transaction(connection):
-        connection.execute(
-            "UPDATE jobs SET state = 'cancelled', ended_at = ?4"
-            f" WHERE kind = 'model' AND ended_at = 0 AND identity_id IN ({retired})",
-            (*kept, now),
-        )
+        connection.execute(f"{change} WHERE {rows}", kept)
+    connection.execute(
+        "UPDATE jobs SET state = 'cancelled', ended_at = ?4"
+        f" WHERE kind = 'model' AND ended_at = 0 AND identity_id IN ({retired})",
+        (*kept, now),
+    )
 
 
 def forget_vectors(connection: Connection, now: float) -> None:
