@@ -122,11 +122,7 @@ class Authenticator:
 
 
 class OriginCheck:
-    """Refuses a foreign Host or Origin.
-
-    Starlette's TrustedHostMiddleware answers in plain text where every error here has a hint, and a server on
-    all addresses has to answer to any of them, which a list of names cannot say.
-    """
+    """Refuses a foreign Host or Origin; a server on all addresses answers to any of them."""
 
     def __init__(self, serve: Serve) -> None:
         is_open = serve.host in ("0.0.0.0", "::", "")

@@ -36,10 +36,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     state: StateReader
     query: QueryParams
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.tools.agents
-
     def command(self, *words: str, agent: str = "") -> str:
         """Write the equal command, as it works in any folder."""
         return command(self.tools, *words, agent=agent)
@@ -82,7 +78,7 @@ def _agent_row(each: AgentState) -> Data:
 def search(view: View) -> Data:
     """Show the hits of a question."""
     settings, question = view.agent(), view.query.get("q", "").strip()[:MAX_QUESTION]
-    data = {"names": view.names, "chosen": settings.agent, "question": question, "answer": None}
+    data = {"names": view.tools.agents, "chosen": settings.agent, "question": question, "answer": None}
     if not question:
         return data
     request = search_request(question, max_results=HITS)
@@ -144,7 +140,7 @@ def files(view: View) -> Data:
                 "failed": vectors.failures(reader, target.id, FAILED) if target else [],
             }
     return shown | {
-        "names": view.names,
+        "names": view.tools.agents,
         "agent": settings.agent,
         "outcome": outcome,
         "path": path,

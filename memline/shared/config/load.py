@@ -55,10 +55,6 @@ def load(options: Options | None = None, env: Environment = os.environ) -> Setti
     tokens = [each for each in (serve.token, *serve.tokens.values()) if each]
     if len({*tokens}) < len(tokens):
         raise ConfigError(f"{reading.at('serve')}: two tokens are the same", hint="give each its own")
-    for agent in serve.tokens:
-        if agent not in resolved:
-            words = f"{reading.at(f'serve.tokens.{agent[:80]}')}: there is no agent {agent!r}"
-            raise ConfigError(words, hint=f"name one of these: {', '.join(resolved)}")
     home = home_of(options, env)
     is_named = options.config is not None or environment.read(env, environment.CONFIG)
     has_home = options.home is not None or environment.read(env, environment.HOME)

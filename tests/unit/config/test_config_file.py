@@ -57,9 +57,9 @@ def test_json5_is_understood(tmp_path, text, content):
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"{a: 1,\n b: }", "line 2, column 5"),
-        ("{a: 1,\n\n  é: @}".encode(), "line 3, column 6"),
-        (b"{\n  a: [1, 2", "line 2, column 6: an object, array or text is not closed"),
+        (b"{a: 1,\n b: }", "line 2: "),
+        ("{a: 1,\n\n  é: @}".encode(), "line 3: "),
+        (b"{\n  a: [1, 2", "line 2: this is not JSON5, or something is not closed"),
         (b"[" * 5000, "line 1"),
         (b'{apiKey: "sk-hush" oops}', "this is not JSON5"),
         (b"[1]", "has to hold an object"),
