@@ -14,7 +14,7 @@ from itertools import islice
 from memline.shared.config.schema import AgentSettings
 from memline.shared.sessions.said import Record, Said, marks, parse, seconds_of, text_of, without_marked
 from memline.shared.sessions.stores import SessionFiles, held_in, within
-from memline.shared.values import as_dict, as_text
+from memline.shared.values import as_dict, as_list, as_text
 
 #: Characters of a path that are in the name of its folder; a longer one ends in a digest.
 _NAMED_CHARS = 200
@@ -38,6 +38,9 @@ _WHOLE = (
     "This session is being continued from a previous conversation",
 )
 
+#: How the result of a tool begins that the user refused, and what is before the words that were typed there.
+_REFUSED, _REASON = "The user doesn't want to proceed with this tool use.", "the user said:\n"
+
 #: Records that the program wrote; of a sidechain the model is the user.
 _OTHERS = ("isSidechain", "isMeta", "isCompactSummary", "isApiErrorMessage")
 
@@ -45,6 +48,13 @@ _OTHERS = ("isSidechain", "isMeta", "isCompactSummary", "isApiErrorMessage")
 def _typed(text: str) -> str:
     text = _ARGUMENTS.sub("", without_marked(text, _MARKED)).strip()
     return "" if text.startswith(_WHOLE) else text
+
+
+def _refusal(content: object) -> str:
+    """Return what the user typed when a tool was to be used, and refused it with a reason."""
+    blocks = filter(lambda block: block.get("type") == "tool_result", map(as_dict, as_list(content)))
+    results = [text_of(each.get("content")) for each in blocks]
+    return "\n".join(each.partition(_REASON)[2] for each in results if each.startswith(_REFUSED))
 
 
 def _cwd(lines: Iterable[bytes]) -> str:
@@ -90,6 +100,6 @@ class ClaudeCode(SessionFiles):
             elif attached.get("type") == "queued_command" and attached.get("commandMode") == "prompt":
                 role, text = "user", text_of(attached.get("prompt"))
             elif kind == message.get("role"):
-                role, text = kind, text_of(message.get("content"))
+                role, text = kind, text_of(content := message.get("content")) or _refusal(content)
             text = _typed(text) if role == "user" else text
             yield Said(line=line, at=seconds_of(record.get("timestamp")), role=role, text=text, title=title)

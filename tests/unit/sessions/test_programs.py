@@ -204,6 +204,7 @@ def test_claude_code_what_was_typed_and_written_is_read_and_nothing_else(tmp_pat
     program = Claude()
     record, about = program.record, "why is <system-reminder> in my log? the host is kestrel"
     queued = {"type": "queued_command", "commandMode": "prompt", "prompt": "And the gulls?"}
+    refused = "The user doesn't want to proceed with this tool use. To tell you how, the user said:\n"
     assert said(
         tmp_path,
         program,
@@ -213,6 +214,7 @@ def test_claude_code_what_was_typed_and_written_is_read_and_nothing_else(tmp_pat
         ),
         record("assistant", [{"type": "tool_use", "name": "Bash", "input": {"command": "ls pelican"}}]),
         record("user", [{"type": "tool_result", "content": "pelican.txt"}], toolUseResult={"stdout": "x"}),
+        record("user", [{"type": "tool_result", "is_error": True, "content": f"{refused} In the loft."}]),
         line(type="attachment", uuid="q", attachment=queued),
         line(type="attachment", uuid="r", attachment=queued | {"commandMode": "task-notification"}),
         *(record("user", "no", **{mark: True}) for mark in ("isMeta", "isSidechain", "isCompactSummary")),
@@ -223,8 +225,8 @@ def test_claude_code_what_was_typed_and_written_is_read_and_nothing_else(tmp_pat
         record("assistant", "", message={"role": "assistant", "model": "<synthetic>", "content": "No"}),
         record("user", about),
     ) == [
-        *("User: Where do pelicans sleep?", "Assistant: On the quay.", "User: And the gulls?"),
-        *("User: the quay", f"User: {about}"),
+        *("User: Where do pelicans sleep?", "Assistant: On the quay.", "User: In the loft."),
+        *("User: And the gulls?", "User: the quay", f"User: {about}"),
     ]
 
 
