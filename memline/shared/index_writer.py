@@ -44,8 +44,8 @@ from memline.shared.index.rows import FileRow, VectorRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health, jobs, leases, model_change
 from memline.shared.scheduling.budget import Budget
-from memline.shared.scheduling.health import Health
-from memline.shared.scheduling.leases import Failure, Usage
+from memline.shared.scheduling.health import Failure, Health
+from memline.shared.scheduling.leases import Usage
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sync.plan import refuse_other_workspace
 

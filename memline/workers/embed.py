@@ -20,7 +20,8 @@ from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import EmbedTexts, MessageRefused, StoreVectors
 from memline.shared.scheduling import leases, limits
-from memline.shared.scheduling.leases import Failure, Usage
+from memline.shared.scheduling.health import Failure
+from memline.shared.scheduling.leases import Usage
 from memline.shared.scheduling.limits import minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.workers.context import Context, current

@@ -2,6 +2,7 @@
 
 import struct
 import time
+from functools import partial
 
 from memline.shared.config.schema import Batch
 from memline.shared.embedders.choice import Choice
@@ -13,7 +14,7 @@ from memline.shared.index.matrix import VectorMatrix
 from memline.shared.index.rows import Chunk, FileRow, VectorRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health, jobs, model_change
-from memline.shared.scheduling.leases import Failure
+from memline.shared.scheduling.health import Failure
 
 MODEL_A = Identity(provider="openai", model="a")
 MODEL_B = Identity(provider="openai", model="b")
@@ -123,7 +124,12 @@ def batch_failed(accounts, error, now):
         accounts,
         "openai",
         health.BATCH,
-        lambda was: health.failed(was, BATCH_RULES, error, "", now, is_probe=True),
+        partial(
+            health.after_failure,
+            failure=Failure(kind="later", error=error, is_probe=True),
+            now=now,
+            rules=BATCH_RULES,
+        ),
     )
 
 

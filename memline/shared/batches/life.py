@@ -35,6 +35,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import VectorRow
 from memline.shared.scheduling import health, leases, model_change
 from memline.shared.scheduling.budget import BATCH, Budget, Charge, day_of
+from memline.shared.scheduling.health import Failure
 
 #: Times in a row a step fails before the batch is given up, if no job may exist; with the waits between them,
 #: half a minute. Times as well that a short file is read again: the answer may have been cut off.
@@ -210,19 +211,19 @@ class Life(msgspec.Struct, kw_only=True):
         return False
 
     def _tell_breaker(self, outcome: str, error: str, cause: ProviderError | None, now: float) -> None:
-        mode, rules, action = health.BATCH, health.batch_rules(self._rules), cause.hint if cause else ""
-        change = partial(health.unsent, seconds=0.0, error="", now=now, is_probe=True)
+        mode, rules, kind = health.BATCH, health.batch_rules(self._rules), "unsent"
         # Without a status the provider was not asked: this process's settings do not lead to it.
         is_stop = cause is not None and cause.kind == "stop" and cause.status is not None
-        if outcome in ("done", PARTIAL):
-            change = partial(health.worked)
-        elif outcome in FAILURES:
+        if outcome in FAILURES:
+            kind = "stop" if is_stop else "later"
             if is_stop and cause is not None and is_of_account(cause):
                 mode, rules = health.REQUESTS, health.REQUEST_RULES
-            follow = health.stopped if is_stop else health.failed
-            is_probe = mode == health.BATCH
-            change = partial(follow, rules=rules, error=error, action=action, now=now, is_probe=is_probe)
-        health.update(self.accounts, self.model.identity.provider, mode, change)
+        action, is_probe = cause.hint if cause else "", mode == health.BATCH
+        failure = Failure(kind=kind, error=error, action=action, is_probe=is_probe)
+        change = partial(health.after_failure, failure=failure, now=now, rules=rules)
+        is_good = outcome in ("done", PARTIAL)
+        provider = self.model.identity.provider
+        health.update(self.accounts, provider, mode, health.worked if is_good else change)
 
     def _failed(self, batch: Batch, error: ProviderError) -> None:
         """Try a step again, the later the oftener it failed; give the batch up when that is hopeless."""

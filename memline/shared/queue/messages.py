@@ -14,7 +14,8 @@ import msgspec
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
 from memline.shared.index.rows import FileRow, VectorRow
-from memline.shared.scheduling.leases import Failure, Request, Usage
+from memline.shared.scheduling.health import Failure
+from memline.shared.scheduling.leases import Request, Usage
 
 #: Version of the contract. Raised when a worker of another release could misread a message.
 VERSION = 2

@@ -113,72 +113,91 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
         return self.retry_at - now if now < self.retry_at <= now + LONGEST_S else 0.0
 
 
-def failed(
-    was: Health,
-    rules: Rules,
-    error: str,
-    action: str,
-    now: float,
-    *,
-    rows: int = 0,
-    is_probe: bool = False,
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Texts of a request that got no vector, and why."""
+
+    hashes: tuple[bytes, ...] = ()
+    #: later, split, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`), or unsent.
+    kind: str
+    error: str
+    #: What an operator can do about it.
+    action: str = ""
+    #: Seconds the provider asked for; None when it did not.
+    retry_after_s: float | None = None
+    #: The request returned no vector at all, so the provider may be what is broken. Said once a request.
+    no_results: bool = False
+    #: It was the one request to a provider that had failed before.
+    is_probe: bool = False
+
+
+def after_failure(
+    was: Health, failure: Failure, now: float, *, rules: Rules = REQUEST_RULES, counts_texts: bool = False
 ) -> Health:
+    """Return the health after a request failed; `counts_texts`: whether limits of the provider count texts.
+
+    A definite no (bad key, no quota, unknown model) opens the breaker at once. What came of a request that
+    was in flight when it opened changes nothing.
+    """
+    if was.paused and not failure.is_probe:
+        return was
+    error, wait_s = failure.error, failure.retry_after_s or 0.0
+    match failure.kind:
+        case "stop":
+            opens = max(was.opens, FOR_GOOD - 1)
+            was = _replace(was, failures=was.failures + 1, reason=error, action=failure.action, opens=opens)
+            return _opened(was, rules, now)
+        case "later" if wait_s >= FIRST_PAUSE_S:
+            return _asked_to_wait(was, wait_s, failure, now, counts_texts=counts_texts)
+        case "split" | "unsent" if was.paused:
+            return _replace(was, retry_at=now + wait_s)
+        case "split" | "unsent":
+            return _waiting(was, wait_s, was.reason or error, now) if wait_s else was
+        case "later" | "broken" if failure.kind == "later" or failure.no_results:
+            # A provider that answers nothing but nonsense is not asked for a whole backlog.
+            return _failed(was, failure, rules, now)
+    # A provider that judges texts works.
+    return worked(was) if was.paused else was
+
+
+def _failed(was: Health, failure: Failure, rules: Rules, now: float) -> Health:
     """Return the health after a failure that may pass.
 
-    `rows`: texts of the request. A server that fails at large requests, as without memory for them, answers a
-    small probe: so the second failure in a row halves the next request.
+    A server that fails at large requests, as without memory for them, answers a small probe: so the second
+    failure in a row halves the next request.
     """
-    is_new = is_probe if was.paused else not was.wait_s(now)
-    if not is_new:
-        # It was in flight together with the one that began the pause or the rest: the same trouble.
+    if not was.paused and was.wait_s(now):
+        # It was in flight together with the one that began the pause: the same trouble.
         return was
+    rows = len(failure.hashes)
     halved = rows // 2 if rows > 1 and was.failures else was.max_rows
-    was = _replace(was, failures=was.failures + 1, reason=error, action=action, full_answers=0)
+    reason, action = failure.error, failure.action
+    was = _replace(was, failures=was.failures + 1, reason=reason, action=action, full_answers=0)
     if was.paused or was.failures >= rules.max_failures:
         return _opened(was, rules, now)
     pause_s = FIRST_PAUSE_S * 2.0 ** (was.failures - 1) if rules.pauses else 0.0
     return _replace(was, retry_at=now + pause_s, max_rows=tighter(was.max_rows, halved))
 
 
-def stopped(
-    was: Health, rules: Rules, error: str, action: str, now: float, *, is_probe: bool = False
-) -> Health:
-    """Return the health after a definite no (bad key, no quota, unknown model): the breaker opens at once."""
-    if was.paused and not is_probe:
-        return was
-    was = _replace(was, failures=was.failures + 1, reason=error, action=action)
-    return _opened(_replace(was, opens=max(was.opens, FOR_GOOD - 1)), rules, now)
-
-
-def asked_to_wait(
-    was: Health, seconds: float, error: str, now: float, *, rows: int = 0, is_probe: bool = False
+def _asked_to_wait(
+    was: Health, seconds: float, failure: Failure, now: float, *, counts_texts: bool
 ) -> Health:
     """Return the health after a 429 with a time, which is no failure.
 
-    `rows`: texts of the request where the provider counts texts. If as many are refused again, with nothing
-    embedded in between, they may be more than the limit allows at all: the next requests have half of them. A
-    single text that is refused again is a failure, or it would be sent for ever.
+    If as many texts are refused again, with nothing embedded in between, they may be more than the limit
+    allows at all: the next requests have half of them. A single text that is refused again is a failure, or
+    it would be sent for ever.
     """
     if was.paused:
-        return _replace(was, retry_at=now + min(seconds, LONGEST_S)) if is_probe else was
+        return _replace(was, retry_at=now + min(seconds, LONGEST_S))
+    rows = len(failure.hashes) if counts_texts else 0
     is_again = 0 < was.limited_rows <= rows and not was.wait_s(now)
-    after = _waiting(was, seconds, error, now, replaces_reason=True)
+    after = _waiting(was, seconds, failure.error, now)
     if is_again and rows == 1:
-        opened = failed(was, REQUEST_RULES, error, "", now)
+        opened = _failed(was, failure, REQUEST_RULES, now)
         return _replace(opened, retry_at=max(opened.retry_at, after.retry_at))
     if is_again:
         return _replace(after, max_rows=tighter(was.max_rows, rows // 2), limited_rows=0, full_answers=0)
     return _replace(after, limited_rows=rows)
-
-
-def unsent(was: Health, seconds: float, error: str, now: float, *, is_probe: bool = False) -> Health:
-    """Return the health after a request that was not sent: its worker could not, or waits at a limit.
-
-    `seconds`: until a request may be sent; of a probe that was not sent the next may go then.
-    """
-    if was.paused:
-        return _replace(was, retry_at=now + seconds) if is_probe else was
-    return _waiting(was, seconds, error, now, replaces_reason=not was.reason) if seconds else was
 
 
 def learned(was: Health, max_rows: int) -> Health:
@@ -205,9 +224,9 @@ def tighter(cap: int, other: int) -> int:
     return min(cap, other) if cap and other else cap or other
 
 
-def _waiting(was: Health, seconds: float, error: str, now: float, *, replaces_reason: bool) -> Health:
+def _waiting(was: Health, seconds: float, reason: str, now: float) -> Health:
     retry_at = max(was.retry_at if was.wait_s(now) else 0.0, now + min(seconds, LONGEST_S))
-    return _replace(was, retry_at=retry_at, reason=error if replaces_reason else was.reason)
+    return _replace(was, retry_at=retry_at, reason=reason)
 
 
 def _opened(was: Health, rules: Rules, now: float) -> Health:

@@ -23,7 +23,7 @@ from memline.shared.index.vectors import TEXT_ATTEMPTS
 from memline.shared.providers import PROVIDERS, RequestCaps
 from memline.shared.scheduling import health, jobs
 from memline.shared.scheduling.budget import Budget, Charge, day_of
-from memline.shared.scheduling.health import Health
+from memline.shared.scheduling.health import Failure, Health
 
 #: Seconds of a lease at least.
 LEASE_S = 300.0
@@ -180,23 +180,6 @@ def end_overdue(connection: Connection, now: float, longest_s: float) -> list[st
     return over
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Texts of a request that got no vector, and why."""
-
-    hashes: tuple[bytes, ...]
-    #: later, split, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`), or unsent.
-    kind: str
-    error: str
-    #: What an operator can do about it.
-    action: str = ""
-    #: Seconds the provider asked for; None when it did not.
-    retry_after_s: float | None = None
-    #: The request returned no vector at all, so the provider may be what is broken. Said once a request.
-    no_results: bool = False
-    #: It was the one request to a provider that had failed before.
-    is_probe: bool = False
-
-
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """What the calls of a request cost, as far as it is known; by default it was not sent."""
 
@@ -247,7 +230,8 @@ def store_answer(
         def change(was: Health) -> Health:
             after = health.learned(was, learned)
             for failure in held:
-                after = _after(after, failure, PROVIDERS[identity.provider].counts_texts, now)
+                counts_texts = PROVIDERS[identity.provider].counts_texts
+                after = health.after_failure(after, failure, now, counts_texts=counts_texts)
             return health.worked(after, len(good)) if good and not odd else after
 
         if not is_batch:
@@ -264,27 +248,3 @@ def _take_back(connection: Connection, row: IdentityRow, lease: str, failure: Fa
     has_action = failure.kind == "broken" and failure.action
     reason = f"{failure.error}; {failure.action}" if has_action else failure.error
     return vectors.take_back(connection, row.id, lease, failure.hashes, reason, now, attempts=attempts)
-
-
-def _after(was: Health, failure: Failure, counts_texts: bool, now: float) -> Health:
-    """Return the health of a provider after a failure; `counts_texts`: whether its limits do."""
-    rows, error, wait_s, is_probe = (
-        len(failure.hashes),
-        failure.error,
-        failure.retry_after_s,
-        failure.is_probe,
-    )
-    match failure.kind:
-        case "stop":
-            return health.stopped(was, health.REQUEST_RULES, error, failure.action, now, is_probe=is_probe)
-        case "later" if wait_s is not None and wait_s >= health.FIRST_PAUSE_S:
-            return health.asked_to_wait(was, wait_s, error, now, rows=rows * counts_texts, is_probe=is_probe)
-        case "split" | "unsent":
-            return health.unsent(was, wait_s or 0.0, error, now, is_probe=is_probe)
-        case "later" | "broken" if failure.kind == "later" or failure.no_results:
-            # A provider that answers nothing but nonsense is not asked for a whole backlog.
-            return health.failed(
-                was, health.REQUEST_RULES, error, failure.action, now, rows=rows, is_probe=is_probe
-            )
-    # A provider that judges texts works.
-    return health.worked(was) if is_probe and was.paused else was

@@ -10,6 +10,7 @@ from memline.producers.reports.jobs import listed, named
 from memline.shared.errors import JobUnknown
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health, jobs
+from memline.shared.scheduling.health import Failure
 from tests.support.index_rows import MODEL_A, file_row, make_job, retarget
 
 
@@ -31,7 +32,8 @@ def test_a_job_says_how_far_it_is_and_what_stops_it(place, writer):
     writer.store_file(file_row("a.md", "apples"), job=job.token)
 
     def stopped(was):
-        return health.stopped(was, health.REQUEST_RULES, "bad key", "set the key", time.time())
+        no = Failure(kind="stop", error="bad key", action="set the key")
+        return health.after_failure(was, no, time.time())
 
     health.update(writer.accounts, "openai", health.REQUESTS, stopped)
 

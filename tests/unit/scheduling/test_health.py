@@ -8,8 +8,7 @@ import pytest
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health
-from memline.shared.scheduling.health import GROW_AFTER, LONGEST_S, REQUEST_RULES, Health
-from memline.shared.scheduling.leases import Failure
+from memline.shared.scheduling.health import GROW_AFTER, LONGEST_S, Failure, Health
 from tests.support.clock import ManualClock
 from tests.support.index_rows import MODEL_A, answer, file_row, retarget
 
@@ -17,8 +16,14 @@ NOW = 1_000_000.0
 FAILED = "the server failed"
 
 
-def failed(was, now, **options):
-    return health.failed(was, REQUEST_RULES, FAILED, "", now, **options)
+def failed(was, now, *, rows=0, **options):
+    """The health after a request of so many texts failed."""
+    failure = Failure(hashes=(b"",) * rows, **{"kind": "later", "error": FAILED, **options})
+    return health.after_failure(was, failure, now, counts_texts=True)
+
+
+def asked(was, seconds, now, *, error="429", **options):
+    return failed(was, now, error=error, retry_after_s=seconds, **options)
 
 
 def after_failures(count):
@@ -47,31 +52,31 @@ def test_requests_that_were_in_flight_together_fail_once():
 
 
 def test_a_time_to_wait_is_no_failure_and_the_longest_counts():
-    state = health.asked_to_wait(Health(), 60, "429", NOW)
-    later = health.asked_to_wait(state, 10, "429 again", NOW + 1)
-    of_worker = health.unsent(later, 5, "has a cooldown", NOW + 1)
+    state = asked(Health(), 60, NOW)
+    later = asked(state, 10, NOW + 1, error="429 again")
+    of_worker = asked(later, 5, NOW + 1, kind="unsent", error="has a cooldown")
 
     assert (of_worker.failures, of_worker.wait_s(NOW + 1), of_worker.reason) == (0, 59, "429 again")
 
 
 def test_a_time_that_a_clock_which_was_set_back_left_behind_is_not_waited_for():
     assert Health(retry_at=NOW + LONGEST_S + 1).wait_s(NOW) == 0
-    assert health.asked_to_wait(Health(), 1e9, "429", NOW).wait_s(NOW) == LONGEST_S
+    assert asked(Health(), 1e9, NOW).wait_s(NOW) == LONGEST_S
 
 
 def test_a_probe_that_was_not_sent_or_is_told_to_wait_is_followed_by_another():
     opened = msgspec.structs.replace(after_failures(3)[0], retry_at=NOW + 300)
 
-    assert health.unsent(opened, 0, "", NOW, is_probe=True).wait_s(NOW) == 0
-    assert health.asked_to_wait(opened, 7, "429", NOW, is_probe=True).wait_s(NOW) == 7
-    assert health.unsent(opened, 0, "", NOW) == health.asked_to_wait(opened, 7, "429", NOW) == opened
+    assert failed(opened, NOW, kind="unsent", is_probe=True).wait_s(NOW) == 0
+    assert asked(opened, 7, NOW, is_probe=True).wait_s(NOW) == 7
+    assert failed(opened, NOW, kind="unsent") == asked(opened, 7, NOW) == opened
 
 
 @pytest.mark.parametrize(
     "twice",
     [
         lambda was, now: failed(was, now, rows=8),
-        lambda was, now: health.asked_to_wait(was, 1, "429", now, rows=8),
+        lambda was, now: asked(was, 1, now, rows=8),
     ],
     ids=["failed", "limited"],
 )
@@ -84,9 +89,9 @@ def test_a_size_that_fails_twice_in_a_row_is_halved(twice):
 
 
 def test_a_single_text_that_a_limit_refuses_again_is_a_failure():
-    once = health.asked_to_wait(Health(), 1, "429", NOW, rows=1)
+    once = asked(Health(), 1, NOW, rows=1)
 
-    assert health.asked_to_wait(once, 1, "429", NOW + 2, rows=1).failures == 1
+    assert asked(once, 1, NOW + 2, rows=1).failures == 1
 
 
 def test_a_learned_size_doubles_after_full_requests_and_is_forgotten_when_it_is_large():

@@ -4,7 +4,8 @@ from memline.shared.config.installation import Ceilings
 from memline.shared.index.rows import VectorRow
 from memline.shared.queue.messages import StoreFiles, StoreVectors, Sweep
 from memline.shared.scheduling.budget import spent
-from memline.shared.scheduling.leases import LEASE_S, Failure, Usage
+from memline.shared.scheduling.health import Failure
+from memline.shared.scheduling.leases import LEASE_S, Usage
 from memline.workers import store
 from tests.support.index_rows import backlog, file_row, vector_of
 from tests.unit.workers.conftest import work
