@@ -10,7 +10,6 @@
 
 Only what the provider itself wrote is read (message, code, type): an answer may quote the texts. OpenAI
 and servers like it say `{"error": {"message", "code"}}`, Voyage `{"detail"}`, Gemini a `google.rpc.Status`.
-`parse_retry_after` reads the time to wait.
 
 Codes of errors, beside those of `shared.embedders.http` (proxy_unusable, untrusted_certificate, no_tls,
 host_unknown, bad_address) and of local models (engine_missing):

@@ -87,11 +87,6 @@ def model_file(local: Local, home: Path) -> ModelFile:
     Raises a ProviderError when it is not on this machine or not a model.
     """
     name = configured(local)
-    if name.startswith(("http:", "https:")):
-        raise ProviderStop(
-            "local.modelPath is a web address",
-            hint=f"download the file and set memorySearch.local.modelPath to its path, or to {_EXAMPLE}",
-        )
     if not name.startswith(HUB_PREFIX):
         path = Path(name).expanduser().absolute()
         return engine_of(path).read_head(path)
@@ -112,25 +107,26 @@ def configured(local: Local) -> str:
 
 def engine_named(name: str) -> Engine | None:
     """Return the engine that a configured model needs; None for a name that is not one of a model."""
-    try:
-        return engine_of(parse(name).path if name.startswith(HUB_PREFIX) else Path(name).expanduser())
-    except ProviderStop:
-        # `model_file` says so.
-        return None
+    if not name.startswith(HUB_PREFIX):
+        return engine_of(Path(name).expanduser())
+    file = _hub_file(name)
+    return engine_of(file.path) if file else None
 
 
 def missing(settings: AgentSettings) -> HubFile | None:
     """Return the model that must be downloaded before the settings work."""
     memory = settings.memory
-    name = configured(memory.local)
-    if LOCAL not in (memory.provider, memory.fallback) or not name.startswith(HUB_PREFIX):
-        return None
-    try:
-        file = parse(name)
-    except ProviderStop:
-        # `model_file` says so.
+    file = _hub_file(configured(memory.local))
+    if file is None or LOCAL not in (memory.provider, memory.fallback):
         return None
     return None if (cache_folder(memory.local, settings.home) / file.path).is_file() else file
+
+
+def _hub_file(name: str) -> HubFile | None:
+    """Parse a name; None for one that is none, of which `model_file` says so."""
+    with suppress(ProviderStop):
+        return parse(name)
+    return None
 
 
 def fetch(settings: AgentSettings, on_progress: OnProgress = lambda done, total: None) -> None:
