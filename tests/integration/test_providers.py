@@ -62,37 +62,6 @@ def is_question(request):
     return kinds.pop() in ("RETRIEVAL_QUERY", "query")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_provider_serves_index_and_hybrid_search_by_its_name_alone(place, servers, name):
-    configure(place, servers, provider=name)
-
-    report = place.index()
-    answer = place.search(QUESTION)
-
-    assert not report.failed, (report.warning, report.failures)
-    assert (report.provider, report.vectors["embedded"]) == (name, TEXTS)
-    assert paths(answer)[0] == "memory/note-3.md"
-    assert (answer.mode, answer.provider, answer.stale, answer.warning) == ("hybrid", name, False, "")
-    assert answer.hits[0].vector_score
-    for other in NAMES:
-        assert bool(servers[other].requests) == (other == name)
-    assert not servers[name].repeated()
-
-
-@pytest.mark.parametrize("name", ["gemini", "voyage"])
-def test_texts_and_questions_are_never_taken_for_each_other(place, servers, name):
-    configure(place, servers, provider=name)
-
-    place.index()
-    indexing = len(servers[name].requests)
-    place.search(QUESTION)
-    probe = place.call("status", "--deep", "--json").json[0]["embeddingProbe"]
-
-    kinds = [is_question(request) for request in servers[name].requests]
-    assert kinds == [False] * indexing + [True, True]
-    assert probe["ok"]
-
-
 def test_three_providers_in_turn_never_mix_and_coming_back_costs_nothing(place, servers):
     for name in (*NAMES, "gemini"):
         configure(place, servers, provider=name)
@@ -112,63 +81,11 @@ def test_three_providers_in_turn_never_mix_and_coming_back_costs_nothing(place, 
     assert len(servers["gemini"].requests) == 1, "the question; its texts were still at hand"
 
 
-@pytest.mark.parametrize("name", ["gemini", "voyage"])
-def test_shortened_vectors_are_another_identity_and_of_unit_length(place, servers, name):
-    configure(place, servers, provider=name)
-    place.index()
-
-    configure(place, servers, provider=name, outputDimensionality=256)
-    report = place.index()
-    answer = place.search(QUESTION)
-
-    assert report.vectors["embedded"] == TEXTS
-    assert {len(vector) for vector in place.contents().vectors.values()} == {4 * 256}
-    assert answer.mode == "hybrid"
-    assert answer.hits[0].vector_score and 0 < answer.hits[0].vector_score <= 1.000001
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_wrong_key_stops_with_what_to_do_and_the_right_one_goes_on(place, servers, name):
-    wrong = "wrong-key-but-secret-9876543210"
-    configure(place, servers, keys={name: wrong}, provider=name)
-
-    refused = place.call("index")
-    answer = place.search(QUESTION)
-    status = place.call("status", "--deep", "--json")
-    configure(place, servers, provider=name)
-    mended = place.call("index", "--json")
-
-    assert refused.status == 1
-    assert f"check the {name} key" in refused.stderr
-    assert wrong not in refused.stdout + refused.stderr + status.stdout
-    assert paths(answer) == ["memory/note-3.md"]
-    assert (answer.mode, answer.stale) == ("keyword", True)
-    assert f"check the {name} key" in answer.action
-    assert status.json[0]["embeddingProbe"]["ok"] is False
-    assert status.json[0]["status"]["providerHealth"]["state"] == "open"
-    assert mended.status == 0
-    assert mended.json[0]["vectors"] == {"embedded": TEXTS, "cached": 0, "pending": 0, "failed": 0}
-    assert place.search(QUESTION).mode == "hybrid"
-
-
-@pytest.mark.parametrize(
-    ("keys", "chosen"), [(NAMES, "openai"), (NAMES[1:], "gemini"), (NAMES[2:], "voyage"), ((), "none")]
-)
-def test_auto_takes_the_first_provider_with_a_key(place, monkeypatch, keys, chosen):
-    for name in keys:
-        monkeypatch.setenv(f"{name.upper()}_API_KEY", KEYS[name])
-    place.configure(provider="auto")
-
-    assert place.status()["provider"] == chosen
-
-
 @pytest.mark.parametrize(
     ("first", "fault", "second"),
     [
         ("gemini", "429-quota", "voyage"),
         ("voyage", "401", "gemini"),
-        ("openai", "404-model", "gemini"),
-        ("gemini", "403-quota", "openai"),
     ],
 )
 def test_the_fallback_takes_over_and_the_reason_is_shown_until_the_first_is_back(
@@ -194,8 +111,7 @@ def test_the_fallback_takes_over_and_the_reason_is_shown_until_the_first_is_back
     assert paths(answer)[0] == "memory/note-3.md"
     # The question was embedded as its texts were, and the provider that stopped was not asked again.
     assert len(servers[first].requests) == asked
-    if second != "openai":
-        assert [is_question(request) for request in servers[second].requests][-1] is True
+    assert [is_question(request) for request in servers[second].requests][-1] is True
 
     servers[first].control({"fault": ""})
     place.end_cooldowns()
@@ -230,24 +146,6 @@ def test_a_run_that_looks_while_the_fallback_is_being_named_waits_for_its_texts(
 
     assert looked.is_set()
     assert report.vectors == {"embedded": TEXTS, "cached": 0, "pending": 0, "failed": 0}
-
-
-def test_a_fallback_that_has_no_key_either_is_told_with_both_reasons(place, servers):
-    configure(place, servers, keys={}, provider="gemini", fallback="voyage")
-    content = json.loads(place.config.read_text())
-    for entry in content["models"]["providers"].values():
-        del entry["baseUrl"]
-    place.config.write_text(json.dumps(content))
-
-    report = place.index()
-    answer = place.search(QUESTION)
-
-    assert report.failed
-    for text in (report.warning, answer.warning):
-        assert 'No API key found for provider "gemini"' in text
-        assert 'Fallback to voyage failed: No API key found for provider "voyage"' in text
-    assert "GEMINI_API_KEY" in answer.action
-    assert paths(answer) == ["memory/note-3.md"]
 
 
 def test_while_the_model_changes_a_question_is_embedded_as_the_vectors_that_are_searched(place, servers):

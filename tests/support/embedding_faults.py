@@ -36,7 +36,6 @@ FAULTS = {
     "max-rows": "400 above `max-rows:8` texts",
     "max-tokens": "400 above `max-tokens:100` tokens in a request",
     "500-rows": "500 above `500-rows:8` texts",
-    "500-text": "500 for a text with a word",
     "close-rows": "the connection closes above `close-rows:8` texts",
     "max-text-tokens": "400 above `max-text-tokens:50` tokens in a text",
     "max-bytes": "413 without words above `max-bytes:1000`",
@@ -46,7 +45,6 @@ FAULTS = {
     "slow": "`slow:500` waits so many milliseconds",
     "slow-text": "`slow-text:90` waits so many milliseconds for each text",
     "text-quota": "429 above `text-quota:8` texts, which its quota of a minute names (Gemini)",
-    "text-quota-unnamed": "the same without the quota's value",
     "usage": "`usage:70` counts so many tokens in the answer",
     "close": "the connection closes in the middle of the answer",
 }
@@ -122,12 +120,8 @@ def _cap_error(wire, faults, texts):
     rows, tokens = len(texts), [tokens_of(text) for text in texts]
     if is_above(rows, "text-quota"):
         return wire.error(429, "text_quota", retry_after="1", cap=int(faults["text-quota"]))
-    if is_above(rows, "text-quota-unnamed"):
-        return wire.error(429, "text_quota", retry_after="1", cap=0)
     if is_above(rows, "500-rows"):
         return wire.error(500, "server")
-    if has("500-text"):
-        return wire.error(500, "not_encoded")
     if is_above(rows, "max-rows"):
         return wire.error(400, "rows", cap=faults["max-rows"], count=rows)
     if is_above(max(tokens, default=0), "max-text-tokens"):

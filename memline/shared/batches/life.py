@@ -53,8 +53,8 @@ GIVE_UP_S = 900.0
 #: Seconds after which a batch that no command waits for is cancelled: twice the longest window of a provider.
 MAX_AGE_S = 48 * 3_600.0
 
-#: Texts read, and vectors stored, at a time.
-PAGE_ROWS, STORE_ROWS = 500, 200
+#: Vectors stored at a time.
+STORE_ROWS = 200
 
 #: HTTP statuses of a job that its provider does not know, and of results that will not come back.
 _GONE = (404, 410)
@@ -252,21 +252,16 @@ class Life(msgspec.Struct, kw_only=True):
 
     def _write(self, file: IO[bytes], wire: OpenAI) -> int:
         """Write a line for each text that a chunk still needs; return how many."""
-        last = count = 0
+        count = 0
         query = (
-            "SELECT id, lower(hex(text_hash)),"
-            " (SELECT text FROM chunks WHERE chunks.text_hash = vectors.text_hash LIMIT 1)"
-            " FROM vectors WHERE lease = ? AND id > ? ORDER BY id LIMIT ?"
+            "SELECT lower(hex(text_hash)), text FROM vectors JOIN chunks USING (text_hash)"
+            " WHERE lease = ? GROUP BY vectors.id ORDER BY vectors.id"
         )
-        # In pages: a read that lasts minutes would keep the write-ahead log from being taken in.
-        while page := self.accounts.index.execute(query, (self.token, last, PAGE_ROWS)).fetchall():
-            last = page[-1][0]
-            for _, key, text in page:
-                if text is not None:
-                    line = json.dumps(wire.row(key, text), ensure_ascii=False, separators=(",", ":"))
-                    # A lone surrogate cannot be sent, and becomes a question mark.
-                    file.write(line.encode("utf-8", "replace") + b"\n")
-                    count += 1
+        for key, text in self.accounts.index.execute(query, (self.token,)):
+            line = json.dumps(wire.row(key, text), ensure_ascii=False, separators=(",", ":"))
+            # A lone surrogate cannot be sent, and becomes a question mark.
+            file.write(line.encode("utf-8", "replace") + b"\n")
+            count += 1
         file.seek(0)
         return count
 

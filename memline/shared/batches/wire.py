@@ -1,11 +1,8 @@
 """Speak the Batch APIs of OpenAI, Voyage and Gemini: upload a file of rows, make a job, read what it made.
 
-A job costs money, so `create` is sent once. It has a tag that was committed before, and `find` looks for it
-after an answer that was lost. Everything else may be sent again.
-
-As documented at platform.openai.com/docs/api-reference/batch, docs.voyageai.com/docs/batch-inference and
-ai.google.dev/gemini-api/docs/batch-api (2026). OpenAI and Voyage name two files, of answered and of other
-rows, whatever the final state is; Gemini answers with a long-running operation.
+A job costs money, so `create` is sent once, with a tag that was committed before, by which `find` finds it
+after a lost answer. Everything else may be sent again. As documented in 2026: OpenAI and Voyage name two
+files, of answered and of other rows, whatever the final state is; Gemini answers with an operation.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def test_a_vector_is_made_of_those_of_the_tokens_as_the_model_says(tmp_path, poo
     [
         (
             {"inputs": ("input_ids", "past_key_values.0.key")},
-            "an input that is not known here: past_key_values",
+            "past_key_values",
         ),
         ({"of_tokens": False}, "gives no vectors of tokens"),
     ],
