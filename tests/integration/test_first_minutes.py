@@ -64,7 +64,6 @@ def test_a_folder_of_any_kind_answers_after_init(shell, tmp_path, name):
 
     assert ran.status == 0
     assert f"{folder}: " in ran.stdout
-    assert "$ memline search" in ran.stdout
     assert f"  memline --workspace {shlex.quote(str(folder))} setup claude --write\n" in ran.stdout
     assert sorted(folder.rglob("*")) == before
     # In a new terminal.
@@ -149,21 +148,3 @@ def test_every_answer_names_its_workspace(shell, tmp_path, home):
             caller = Caller(agent="main")
             assert tools.search(caller, query="alpha")["workspace"] == str(notes)
             assert tools.get(caller, path="a.md")["workspace"] == str(notes)
-
-
-def test_init_counts_alike_and_shows_an_answer_as_a_search_does(shell, tmp_path):
-    words = " ".join(f"word{number}" for number in range(60))
-    folder = make(
-        tmp_path / "notes",
-        {"a.md": "## --no-verify skips hooks\n\nOnce.", "b.md": f"# The valve below\n\n{words}", "c.md": ""},
-    )
-    (folder / "link.md").symlink_to("a.md")
-
-    ran = shell("init", str(folder), "--yes")
-    answer = shell("search", "no-verify skips hooks", "--max-results", "2", cwd=folder).stdout
-
-    assert ": 3 Markdown files.\n" in ran.stdout
-    assert "  2 chunks · " in ran.stdout
-    assert "$ memline search 'no-verify skips hooks'\n" in ran.stdout
-    shown = ran.stdout.partition("$ memline search")[2].partition("\n")[2].partition("\n\n")[0]
-    assert shown and answer.startswith(f"{shown}\n")

@@ -52,11 +52,6 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     #: The agent that was named; empty: none was.
     agent: str = ""
 
-    @property
-    def queue_url(self) -> QueueAddress:
-        """The address of the queue; empty without one."""
-        return self.settings.queue
-
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
     """What came of an action."""
@@ -65,8 +60,6 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     value: Any
     #: Sentences for a reader.
     words: tuple[str, ...] = ()
-    #: What may be missing, for a reader; a command prints it as an error is.
-    notes: tuple[str, ...] = ()
     #: False when the state did not allow it: exit status 1 of the command, 409 over HTTP.
     is_changed: bool = True
 
@@ -97,7 +90,7 @@ def _change_job(verb: str, asker: Asker, job: str) -> Done:
         after = jobs.by_token(connection, row.token)
     body |= {"changed": is_changed, "state": after.state if after else ""}
     if is_changed:
-        wake(asker.queue_url, settings.agent)
+        wake(asker.settings.queue, settings.agent)
     else:
         words = f"was left alone, it is {body['state']}"
     lines = (f"{settings.agent}: job {row.token} {words}.", *more)
@@ -113,12 +106,12 @@ def _cancel_batch(asker: Asker, settings: AgentSettings, batch: Batch) -> Done:
     why = "its rows are being stored" if batch.is_open else f"it has ended ({batch.outcome})"
     words = [f"{batch.token} is not cancelled: {why}."]
     if is_asked:
-        wake(asker.queue_url, settings.agent)
+        wake(asker.settings.queue, settings.agent)
         words = [
             f"{batch.token} will be cancelled: {counted(batch.stored, 'vector', 'are')} kept, and what the"
             f" provider has finished; its other {counted(left, 'text', 'are')} sent in requests.",
         ]
-        words += [] if asker.queue_url else ["A running `memline up` does it; else: memline index"]
+        words += [] if asker.settings.queue else ["A running `memline up` does it; else: memline index"]
     return Done(
         value={"agentId": settings.agent, "id": batch.token, "cancelAsked": is_asked},
         words=tuple(words),
@@ -131,10 +124,10 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
 
     Raises QueueError without a queue, or when it cannot be reached; then no job is made.
     """
-    if not asker.queue_url:
+    if not asker.settings.queue:
         hint = f"memline index{' --force' if force else ''}"
         raise QueueError("there is no queue to put a reindex on (queue.url is not set)", hint=hint)
-    url, made, lines, notes = asker.queue_url, [], list[str](), []
+    url, made, lines = asker.settings.queue, [], list[str]()
     on_redis(url)
     for settings in asker.agents:
         agent, plan = settings.agent, plan_of(settings)
@@ -159,8 +152,8 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
         lines.append(f"{agent}: job {job.token} {state} {counted(len(files), 'file')}.")
         lines.append(f"  memline jobs show {job.token} says how far it is.")
         if missing:
-            notes.append(f"{agent}: no worker does it yet (try: memline worker {' '.join(missing)})")
-    return Done(value=made, words=tuple(lines), notes=tuple(notes))
+            lines.append(f"{agent}: no worker does it yet (try: memline worker {' '.join(missing)})")
+    return Done(value=made, words=tuple(lines))
 
 
 def _is_equal(job: Job, force: bool) -> bool:
@@ -231,8 +224,8 @@ def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None) -> D
         if is_paused:
             pause(settings, provider=provider or "")
         else:
-            resume(settings, provider=provider or "", queue_url=asker.queue_url)
-            wake(asker.queue_url, settings.agent)
+            resume(settings, provider=provider or "", queue_url=asker.settings.queue)
+            wake(asker.settings.queue, settings.agent)
         with driver.reading_if_any(settings.index_path) as reader:
             now = Facts(settings, choose(settings), reader, now=time.time())
             refusal = None if is_paused else now.refusal
@@ -248,26 +241,18 @@ def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None) -> D
     return Done(value=done, words=tuple(words))
 
 
-def drop(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None = None) -> Done:
-    """Remove dead letters for good."""
-    if not error and not ids:
+def _remove(
+    puts_back: bool, asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None = None
+) -> Done:
+    """Put dead letters back on their queues, or remove them for good."""
+    if not puts_back and not error and not ids:
         raise BadRequest("name the messages", hint="name them with --error or --id")
     url = queue_url(asker.settings)
-    count = dead_letters.remove(
-        url, dead_letters.listed(url, agent=asker.agent, error=error, ids=ids), puts_back=False
-    )
-    words = f"{counted(count, 'message')} removed."
-    return Done(value={"dropped": count}, words=(words,))
-
-
-def requeue(asker: Asker, *, error: str | None = None, ids: tuple[str, ...] | None = None) -> Done:
-    """Put dead letters back on their queues."""
-    url = queue_url(asker.settings)
-    count = dead_letters.remove(
-        url, dead_letters.listed(url, agent=asker.agent, error=error, ids=ids), puts_back=True
-    )
-    words = f"{counted(count, 'message')} put back on the queues."
-    return Done(value={"requeued": count}, words=(words,))
+    letters = dead_letters.listed(url, agent=asker.agent, error=error, ids=ids)
+    count = dead_letters.remove(url, letters, puts_back=puts_back)
+    state = "put back on the queues" if puts_back else "removed"
+    key = "requeued" if puts_back else "dropped"
+    return Done(value={key: count}, words=(f"{counted(count, 'message')} {state}.",))
 
 
 #: What each command does. It takes the asker, and arguments that `producers.api.arguments.check` has checked.
@@ -276,8 +261,8 @@ VERBS: dict[str, Callable[..., Done]] = {
     "jobs pause": partial(_change_job, "pause"),
     "jobs resume": partial(_change_job, "resume"),
     "jobs cancel": partial(_change_job, "cancel"),
-    "queue requeue": requeue,
-    "queue drop": drop,
+    "queue requeue": partial(_remove, True),
+    "queue drop": partial(_remove, False),
     "queue pause": partial(_set_paused, True),
     "queue resume": partial(_set_paused, False),
 }

@@ -101,15 +101,13 @@ def _cut(text: str, share: int, path: str, *, keeps_end: bool) -> str:
 
 def answer_hook(settings: AgentSettings, event: Mapping[str, Any]) -> dict[str, Any]:
     """Answer one event of a hook; events that are not known have an empty answer. Raises a MemlineError."""
-    known = {"SessionStart": _start, "PreCompact": _compact}
-    name = event.get("hook_event_name")
-    handle = known.get(name) if isinstance(name, str) else None
-    if handle is None or not settings.memory.enabled:
-        return {}
-    return handle(settings, event)
+    name = event.get("hook_event_name") if settings.memory.enabled else ""
+    if name == "SessionStart":
+        return _start(settings)
+    return _compact(settings, event) if name == "PreCompact" else {}
 
 
-def _start(settings: AgentSettings, _event: Mapping[str, Any]) -> dict[str, Any]:
+def _start(settings: AgentSettings) -> dict[str, Any]:
     head = _HOOK_HEAD.format(workspace=settings.workspace)
     # Who starts Claude Code on a machine is the owner of its notes.
     text = session_context(

@@ -1,4 +1,4 @@
-"""`memline init`: from a folder to a cited answer."""
+"""`memline init`: the index of a folder."""
 
 import json
 import os
@@ -11,17 +11,14 @@ import click
 import msgspec
 
 from memline.producers.bridges.clients import CLIENTS
-from memline.producers.cli.hits import rows_of
 from memline.producers.cli.index import index_agent, print_report
 from memline.producers.cli.invocation import Invocation, command
-from memline.producers.cli.output import echo, put
-from memline.producers.memory import Memory
+from memline.producers.cli.output import echo
 from memline.shared.config import config_file, environment
 from memline.shared.config.agents import is_same
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.local.model_file import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
-from memline.shared.index import driver
 from memline.shared.providers import LOCAL, PROVIDERS
 from memline.shared.sources.discover import discover
 from memline.shared.sources.paths import MemoryPaths
@@ -49,7 +46,7 @@ MANY_FILES = 2_000
 def init(
     invocation: Invocation, folder: str | None, yes: bool, anyway: bool, **embedding: str | None
 ) -> int | None:
-    """Make a folder of Markdown searchable: its index, a first answer, and how to connect an agent.
+    """Make a folder of Markdown searchable: its index, and how to connect an agent.
 
     DIR is the current folder unless it is given. Nothing is written into it. From then on commands in it and
     below it mean its notes. With --provider a configuration is written where there is none; else what to add
@@ -84,9 +81,9 @@ def init(
     # That only words are searched was said before.
     trouble = tuple(each for each in report.findings if each.is_trouble or each.code == "no_notes")
     print_report(msgspec.structs.replace(report, findings=trouble))
-    _ask(invocation, settings)
+    echo("\nAsk it: memline search 'what to look for'")
     client, *others = CLIENTS
-    echo(f"\nConnect an agent ({client}; or {', '.join(others)}):")
+    echo(f"Connect an agent ({client}; or {', '.join(others)}):")
     echo(f"  {_command(settings, 'setup', client, '--write')}")
     return 1 if report.failed else None
 
@@ -160,23 +157,6 @@ def _described(settings: AgentSettings, plan: Plan) -> Iterator[str]:
         yield f"Its texts are embedded by {choice.model} on this machine."
     else:
         yield f"Its texts are sent to {choice.provider} ({choice.model}) to be embedded."
-
-
-def _ask(invocation: Invocation, settings: AgentSettings) -> None:
-    """Ask one question that the notes can answer: the heading of a chunk, else how one begins."""
-    query = "SELECT heading, text FROM chunks ORDER BY length(heading) BETWEEN 8 AND 60 DESC, id LIMIT 1"
-    with driver.reading(settings.index_path) as reader:
-        heading, text = reader.execute(query).fetchone() or ("", "")
-    # What begins like an option would be one.
-    question = (heading.rpartition(" > ")[2] or " ".join(text.split()[:6])).lstrip("- ")
-    if not question:
-        return
-    echo(f"\n$ memline search {shlex.quote(question)}")
-    with Memory.of(invocation.settings, settings) as memory:
-        answer = memory.search(question, max_results=2)
-    for hit in answer:
-        for row in rows_of(hit.to_json(), with_vectors=answer.mode != "keyword"):
-            put(row)
 
 
 def _command(settings: AgentSettings, *words: str) -> str:

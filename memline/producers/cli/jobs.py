@@ -10,7 +10,7 @@ import click
 
 from memline.producers.actions.verbs import VERBS, Asker
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, group
-from memline.producers.cli.output import note, print_result, table
+from memline.producers.cli.output import print_result, table
 from memline.producers.reports import estimate
 from memline.producers.reports.jobs import SHORT, listed, named, report
 from memline.shared.words import span
@@ -24,8 +24,6 @@ def act(verb: str, invocation: Invocation, as_json: bool, **arguments: Any) -> i
     asker = Asker(settings=settings, agents=agents, agent=invocation.options.agent or "")
     done = VERBS[verb](asker, **arguments)
     print_result(done.value, as_json, done.words)
-    for line in done.notes:
-        note(line)
     return None if done.is_changed else 1
 
 
