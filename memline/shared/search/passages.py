@@ -85,35 +85,25 @@ def passages(ranked: Iterable[Row], *, wanted: int, max_tokens: int) -> list[Pas
 
 
 def snippet(lines: Sequence[str], needles: Sequence[Needle]) -> tuple[str, int, int]:
-    """Choose the lines with most evidence, without the front matter unless a term stands only there.
+    """Choose the lines with most evidence, and what follows and precedes them, without the front matter.
 
     Returns their text and the numbers of the first and the last, from 0.
     """
     skipped, bare = front_matter_end([*lines]), plain("\n".join(lines))
+    skipped = skipped if any(lines[skipped:]) else 0
     sizes = [len(line) + 1 for line in lines]
-    first, last = 0, len(lines)
-    if skipped or sum(sizes) > MAX_CHARS:
-        ends = [*accumulate(len(line) + 1 for line in bare.split("\n"))]
-        words = {(bisect_right(ends, at), label): worth for at, label, worth in places(bare, needles)}
-        below = {label for at, label in words if at >= skipped}
-        if not below.issuperset(label for _, label in words) or not any(lines[skipped:]):
-            skipped = 0
-        runs = [
-            (ends[at] - sizes[at], ends[at], label, worth)
-            for (at, label), worth in words.items()
-            if at >= skipped
-        ]
-        _, begin, end = best_run(runs, MAX_CHARS + 1, AGAIN)
-        first = bisect_right(ends, begin) if runs else skipped
-        last = bisect_left(ends, end) + 1 if runs else skipped + 1
-    # What stands around it, as much on both sides.
-    room, is_wider = MAX_CHARS + 1 - sum(sizes[first:last]), True
-    while is_wider:
-        is_wider = False
-        for side in (first - 1, last):
-            if skipped <= side < len(lines) and sizes[side] <= room:
-                room -= sizes[side]
-                first, last, is_wider = min(first, side), max(last, side + 1), True
+    ends = [*accumulate(len(line) + 1 for line in bare.split("\n"))]
+    words = {(bisect_right(ends, at), label): worth for at, label, worth in places(bare, needles)}
+    shown = [(at, label, worth) for (at, label), worth in words.items() if at >= skipped]
+    runs = [(ends[at] - sizes[at], ends[at], label, worth) for at, label, worth in shown]
+    _, begin, end = best_run(runs, MAX_CHARS + 1, AGAIN)
+    first = bisect_right(ends, begin) if runs else skipped
+    last = bisect_left(ends, end) + 1 if runs else skipped + 1
+    room = MAX_CHARS + 1 - sum(sizes[first:last])
+    while last < len(lines) and sizes[last] <= room:
+        room, last = room - sizes[last], last + 1
+    while first > skipped and sizes[first - 1] <= room:
+        room, first = room - sizes[first - 1], first - 1
     while first < last - 1 and not lines[first].strip():
         first += 1
     while last > first + 1 and not lines[last - 1].strip():
