@@ -146,7 +146,7 @@ class IndexWriter:
     def end_leases(self) -> None:
         """End all leases: their requests are lost, and counted as paid for."""
         with self.transaction() as (connection, _):
-            leases.end(connection, leases.tokens(connection))
+            leases.end_overdue(connection)
 
     def store_file(self, row: FileRow, *, job: str = "") -> str:
         """Do as `store_files` for one file."""

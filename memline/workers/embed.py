@@ -145,7 +145,11 @@ def _answer(message: EmbedTexts, outcome: Outcome, usage: Usage | None) -> None:
     """Tell the store worker what came of a request: vectors, and failures by their kind."""
     request, error = message.request, outcome.error
     vectors = tuple(
-        VectorRow(hash=text.hash, vector=bytes(vector), tokens=_tokens(vector))
+        VectorRow(
+            hash=text.hash,
+            vector=bytes(vector),
+            tokens=vector.tokens if isinstance(vector, LateVector) else b"",
+        )
         for text, vector in zip(request.texts, outcome.vectors, strict=True)
         if vector is not None
     )
@@ -196,11 +200,6 @@ def _cool_down(context: Context, account: str, outcome: Outcome) -> None:
         context.limits.cool_down(account, limits.STOP_COOLDOWN_S)
     elif not outcome.is_provider_well and not any(outcome.vectors):
         context.limits.cool_down(account, limits.FAILURE_COOLDOWN_S)
-
-
-def _tokens(vector: bytes) -> bytes:
-    """Return the token vectors that came with a vector; empty when there are none."""
-    return vector.tokens if isinstance(vector, LateVector) else b""
 
 
 def _choice(context: Context, agent: str, identity: Identity) -> Choice:

@@ -1,10 +1,8 @@
-"""List the messages that failed for good, by their last error; put them back on their queues, or remove them.
+"""List the messages that failed for good, put them back on their queues, or remove them, by dramatiq's keys:
 
-The only module that reads and writes dramatiq's keys of them, which its `dispatch.lua` describes:
-
-    <fleet>:<queue>.XQ         sorted set: id -> when it became a dead letter (ms)
-    <fleet>:<queue>.XQ.msgs    hash: id -> message
-    <fleet>:error:<id>         string: its error (ours, by `redis_broker.KeepErrors`)
+<fleet>:<queue>.XQ         sorted set: id -> when it became a dead letter (ms)
+<fleet>:<queue>.XQ.msgs    hash: id -> message
+<fleet>:error:<id>         string: its error (ours, by `redis_broker.KeepErrors`)
 """
 
 from __future__ import annotations

@@ -18,17 +18,13 @@ from memline.shared.scheduling import jobs
 #: transaction and a segment of full text: with 32 a first index of 8,935 chunks took 5 % more CPU.
 PATHS_PER_MESSAGE = 128
 
-#: Files of a job that are enqueued and were not read yet, at most: a tenth of a second of work, if
-#: they are small.
+#: Files of a job that are enqueued and were not read yet, and their bytes, at most: a note that is saved
+#: meanwhile waits behind them. With 16 MB it was found after 4.1 s, with one after 1.6.
 AHEAD_FILES = 512
-
-#: Bytes of such files at most: a note that is saved meanwhile waits behind them. With 16 MB it was found
-#: after 4.1 s (`benchmarks save-import`), with one after 1.6, 1.5 of which are the debounce.
 AHEAD_BYTES = 1024 * 1024
 
 #: Seconds without a single arrival after which what is enqueued is enqueued again: the messages may be
-#: lost (a flushed Redis, a killed worker), and a repeated one is harmless. Twice as long each further time:
-#: workers may also refuse them, each of them one more dead letter.
+#: lost. Twice as long each further time: workers may refuse them, each of them one more dead letter.
 STALL_S = 10.0
 MAX_STALL_S = 600.0
 

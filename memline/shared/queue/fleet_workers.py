@@ -16,9 +16,6 @@ from memline.shared.queue.messages import Sweep
 #: Seconds a queue may be without a worker before a command that waits for it gives up: a restart takes less.
 MISSING_S = 15.0
 
-#: Seconds after which it says so: with the silence of a killed worker (`fleet.TTL_S`) less than fifteen.
-SAID_S = 3.0
-
 
 class FleetWorkers:
     """The workers of a fleet; a context manager with the interface of `InProcessWorkers`."""
@@ -44,7 +41,7 @@ class FleetWorkers:
         """Do nothing: the fleet goes on."""
 
     def check(self, *, wants_vectors: bool) -> str:
-        """Say what the fleet lacks for this run; empty while a restart may explain it.
+        """Say what the fleet lacks for this run; empty where it lacks nothing.
 
         `wants_vectors`: whether a worker has to embed. Raises QueueError when the work cannot go on: it has
         lacked something for a while, or a worker failed.
@@ -58,7 +55,7 @@ class FleetWorkers:
             self._well_at = now
         elif now - self._well_at > MISSING_S:
             raise fault
-        return fault.message if fault is not None and now - self._well_at > SAID_S else ""
+        return fault.message if fault is not None else ""
 
     def _fault(self, fleet: Fleet, wants_vectors: bool) -> QueueError | None:
         """Return what keeps the run from going on."""

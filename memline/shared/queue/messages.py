@@ -1,8 +1,7 @@
 """The wire contract between producers and workers.
 
-One message is one value below, sent as the only argument of its actor, in MessagePack (vectors and texts
-stay bytes: as JSON numbers a vector costs thirty times more). A field that is added has a default and leaves
-the version as it is; a message of another version is refused, so that none is ever half-understood.
+One message is one value below, sent as the only argument of its actor, in MessagePack: as JSON numbers a
+vector costs thirty times more. One of another version is refused, so that none is ever half-understood.
 """
 
 from __future__ import annotations
@@ -108,10 +107,7 @@ class AdvanceBatch(Wire, frozen=True, kw_only=True):
 
 
 class Sweep(Wire, frozen=True, kw_only=True):
-    """Send what waits. A timer beside the store worker sends the next one in seconds.
-
-    Kept, a full disk would make a dead letter of every sweep of the night.
-    """
+    """Send what waits. Kept, a full disk would make a dead letter of every sweep of the night."""
 
     queue, actor = "store", "sweep"
     is_kept = False

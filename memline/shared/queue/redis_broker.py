@@ -23,11 +23,10 @@ from memline.shared.queue.broker import Faults, MessagePack, use
 from memline.shared.queue.redis_client import FleetClient
 
 #: Milliseconds without a heartbeat after which the messages of a worker process go back to their queue; each
-#: fetch is one. dramatiq's default of 60 s made a killed worker's messages wait for minutes.
+#: fetch is one.
 HEARTBEAT_TIMEOUT_MS = 15_000
 
-#: Of a million commands, how many look for dead workers. All: it is one range query on a small set, and with
-#: the default of 1,000 an idle queue takes a quarter of an hour to notice.
+#: Of a million commands, how many look for dead workers: all, or an idle queue takes minutes to notice one.
 MAINTENANCE_CHANCE = 1_000_000
 
 #: Characters of an error that are kept, and seconds: as long as dramatiq keeps a dead letter.
@@ -36,11 +35,7 @@ KEPT_ERROR_S = 7 * 86_400
 
 
 class ConnectionLost(QueueError, ConnectionClosed):
-    """Redis did not do what dramatiq asked for.
-
-    Whatever the reason, dramatiq tries again. Another error than one of the connection it would take for a
-    bug, and leave the message unacknowledged until the process ends: as on a server that is full.
-    """
+    """Redis did not do what dramatiq asked for, which tries again after an error of the connection alone."""
 
 
 class KeepErrors(Middleware):

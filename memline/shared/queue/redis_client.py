@@ -1,8 +1,4 @@
-"""Connect to Redis: clients, their retry policy, and what must be true of the server.
-
-The only module that makes Redis clients. Errors are translated here, and the URL is shown without its
-password. It takes 47 ms to import, which a process without a queue never needs.
-"""
+"""Connect to Redis: the one place that makes clients, says their errors, and checks the server."""
 
 from __future__ import annotations
 
@@ -21,8 +17,7 @@ from redis.retry import Retry
 from memline.shared.config.installation import QueueAddress, mask_url
 from memline.shared.errors import QueueError
 
-#: All our keys begin with it and, below it, the name of their fleet. So do the names of our connections,
-#: which tell an operator (`CLIENT LIST`) whose they are.
+#: All our keys and the names of our connections begin with it; the name of their fleet follows.
 NAMESPACE = "memline"
 
 #: Seconds a command may take. A healthy Redis answers in a millisecond; a Redis that saves, in a few.
@@ -69,11 +64,7 @@ class FleetClient(redis.Redis):
         return float(seconds + microseconds / 1e6)
 
     def trouble(self) -> QueueError | None:
-        """Say why the server drops messages, or refuses them.
-
-        An eviction policy other than `noeviction` drops messages silently when memory is short. A server that
-        is full takes no message at all.
-        """
+        """Say why the server drops messages, or refuses them."""
         memory: Any = self.info("memory")
         policy = str(memory.get("maxmemory_policy", "noeviction"))
         if policy != "noeviction" and int(memory.get("maxmemory", 0)):

@@ -97,7 +97,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def has_limits(self) -> bool:
-        return any(limits_of(self.limits).values())
+        return self.limits.max_cost_per_day > 0 or self.limits.max_tokens_per_day > 0
 
     def take(self, charge: Charge, tokens: int, now: float) -> Refusal | None:
         """Count tokens that are about to be sent; or return the limit of the day that they would pass."""
@@ -181,14 +181,6 @@ def ceiling_reached(accounts: Accounts, settings: AgentSettings, now: float) -> 
     return refusal if texts[0][1] > left else None
 
 
-def limits_of(ceilings: Ceilings) -> dict[str, float]:
-    """Return the limits of a day by their keys in the configuration; 0 is none."""
-    return {
-        "maxCostPerDay": ceilings.max_cost_per_day,
-        "maxTokensPerDay": ceilings.max_tokens_per_day,
-    }
-
-
 def day_of(now: float) -> str:
     """Return the day of a time, in UTC: `2026-11-22`."""
     return datetime.fromtimestamp(now, UTC).date().isoformat()
@@ -216,5 +208,6 @@ def spent(file: AccountFile, ceilings: Ceilings, now: float) -> dict[str, Any]:
                 entry = {"provider": provider, "model": model, **{each: dict(nothing) for each in begins}}
                 models.setdefault((provider, model), entry)[period] = row
                 sums[period] = {name: round(sums[period][name] + row[name], 8) for name in names}
-    limits = {key: limit or None for key, limit in limits_of(ceilings).items()}
+    cost, tokens = ceilings.max_cost_per_day or None, ceilings.max_tokens_per_day or None
+    limits = {"maxCostPerDay": cost, "maxTokensPerDay": tokens}
     return {"day": today, **sums, "models": [models[key] for key in sorted(models)], "limits": limits}

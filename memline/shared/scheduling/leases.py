@@ -6,6 +6,7 @@ the texts of a lease that is over are wanted again. A vector that is stored is n
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Sequence
 from sqlite3 import Connection
@@ -162,22 +163,17 @@ def settle(accounts: Accounts, budget: Budget, identity: Identity, token: str, u
         budget.correct(charge, day, usage.tokens - tokens, usage.paid_calls - 1)
 
 
-def end(connection: Connection, tokens: Sequence[str]) -> None:
-    """End these leases inside the caller's transaction; their texts are wanted again."""
-    rows = [(token,) for token in tokens]
-    connection.executemany("DELETE FROM leases WHERE token = ?", rows)
-    connection.executemany("UPDATE vectors SET state = 'wanted', lease = NULL WHERE lease = ?", rows)
+def end_overdue(connection: Connection, now: float = math.inf, longest_s: float = 0.0) -> list[str]:
+    """End the leases whose deadline is over, by default all, inside the caller's transaction.
 
-
-def end_overdue(connection: Connection, now: float, longest_s: float) -> list[str]:
-    """End the leases whose deadline is over inside the caller's transaction; return their tokens.
-
-    A deadline further ahead than the longest lease was written before the clock was set back.
+    Their texts are wanted again; returns their tokens. A deadline further ahead than the longest lease was
+    written before the clock was set back.
     """
     query = "SELECT token FROM leases WHERE until <= ? OR until > ?"
-    over = [token for (token,) in connection.execute(query, (now, now + longest_s + MARGIN_S))]
-    end(connection, over)
-    return over
+    over = connection.execute(query, (now, now + longest_s + MARGIN_S)).fetchall()
+    connection.executemany("DELETE FROM leases WHERE token = ?", over)
+    connection.executemany("UPDATE vectors SET state = 'wanted', lease = NULL WHERE lease = ?", over)
+    return [token for (token,) in over]
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
