@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
-from types import TracebackType
+from contextlib import AbstractContextManager, ExitStack
 from typing import Protocol
 
 from memline.shared.liveness import Liveness
@@ -17,14 +16,8 @@ from memline.shared.liveness import Liveness
 TICK_S = 0.25
 
 
-class Part(Protocol):
+class Part(AbstractContextManager[object], Protocol):
     """Something that a process does beside other things."""
-
-    def __enter__(self) -> object: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None: ...
 
     def tick(self) -> None:
         """Do what is due. What it raises ends the process."""

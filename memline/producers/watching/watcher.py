@@ -16,7 +16,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
-from msgspec.structs import astuple
 from watchdog import events
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
@@ -176,7 +175,7 @@ class Watcher(events.FileSystemEventHandler):
         """Start an observer of the folders; when one cannot be watched it is stopped. Raises OSError."""
         self._observer = observer
         try:
-            for folder in sorted(self._folders, key=astuple):
+            for folder in sorted(self._folders):
                 observer.schedule(self, folder.path, recursive=folder.recursive, event_filter=_EVENTS)
             observer.start()
         except BaseException:

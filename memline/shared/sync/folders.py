@@ -6,8 +6,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-
-import msgspec
+from typing import NamedTuple
 
 from memline.shared.sessions.transcripts import Transcripts
 from memline.shared.sources.paths import MemoryPaths, is_ignored_folder
@@ -17,7 +16,7 @@ from memline.shared.sources.paths import MemoryPaths, is_ignored_folder
 _MAX_SPLIT = 100
 
 
-class WatchedFolder(msgspec.Struct, frozen=True, kw_only=True):
+class WatchedFolder(NamedTuple):
     """A folder to watch; `recursive` with everything below it."""
 
     path: str
@@ -40,19 +39,16 @@ def folders_of(files: WatchedFiles) -> frozenset[WatchedFolder]:
             path if _is_folder(path) else _nearest_folder(os.path.dirname(path)) for path in files.folders()
         )
         return frozenset(WatchedFolder(path=path, recursive=False) for path in paths)
-    chosen = {WatchedFolder(path=_nearest_folder(files.workspace), recursive=False)}
+    chosen = set[WatchedFolder]()
+    if files.memory.path != str(files.workspace):
+        chosen.add(WatchedFolder(path=_nearest_folder(files.workspace), recursive=False))
     for root in (files.memory, *files.extras):
         if _is_folder(root.path):
             chosen |= _tree(root.path)
         else:
             chosen.add(WatchedFolder(path=_nearest_folder(os.path.dirname(root.path)), recursive=False))
-    whole = {folder.path for folder in chosen if folder.recursive}
-    return frozenset(
-        folder
-        for folder in chosen
-        if not any(folder.path.startswith(tree.rstrip(os.sep) + os.sep) for tree in whole - {folder.path})
-        and (folder.recursive or folder.path not in whole)
-    )
+    # Files in both of two roots are reported twice, which is once.
+    return frozenset(chosen)
 
 
 #: File systems whose every change the kernel of this host makes, and so tells of. Of others (NFS, SMB, 9p,

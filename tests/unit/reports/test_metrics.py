@@ -10,7 +10,7 @@ from memline.shared.errors import QueueError
 from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import fleet as fleet_module
-from memline.shared.queue.fleet import Fleet, QueueDepth, WorkerInfo
+from memline.shared.queue.fleet import Fleet
 from tests.support.index_rows import answer, cancel_backfill, lease_all, make_job, retarget
 from tests.support.workspace import remote
 
@@ -22,38 +22,9 @@ def place(place, monkeypatch):
     """A workspace of a fleet: its Redis is not asked here."""
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setattr(fleet_module, "GOOD_FOR_S", 0.0)
-    monkeypatch.setattr(fleet_module, "read_fleet", lambda *_: FLEET)
+    monkeypatch.setattr(fleet_module, "read_fleet", lambda *_: Fleet())
     place.configure(**remote("http://127.0.0.1:9/v1"))
     return place
-
-
-def queue(name, **counts):
-    found = {"waiting": 0, "in_flight": 0, "delayed": 0, "dead": 0, "oldest_s": 0.0}
-    return QueueDepth(name=name, **{**found, **counts})  # type: ignore[arg-type]
-
-
-def worker(name, *queues, threads):
-    return WorkerInfo(
-        id=name,
-        threads_of=dict.fromkeys(queues, threads),
-        host="one",
-        pid=len(name),
-        version="1",
-        started=0,
-    )
-
-
-FLEET = Fleet(
-    queues=(
-        queue("embed", waiting=3, in_flight=2, delayed=1, dead=4, oldest_s=1.5),
-        queue("store"),
-    ),
-    workers=(
-        worker("a", "embed", threads=4),
-        worker("bb", "embed", threads=8),
-        worker("ccc", "embed", "store", threads=1),
-    ),
-)
 
 
 def scraped(place):
@@ -84,19 +55,6 @@ def fill(place):
 def _file(path, *texts, at):
     chunks = tuple(Chunk(start_line=n, end_line=n, text=text) for n, text in enumerate(texts, 1))
     return FileRow(path=path, source="memory", outcome="indexed", observed_ns=at, chunks=chunks)
-
-
-def test_queues_workers_and_redis_are_reported(place):
-    found = scraped(place)
-
-    assert found["redis_up"] == 1
-    assert found['queue_messages{queue="embed",state="waiting"}'] == 3
-    assert found['queue_messages{queue="embed",state="in_flight"}'] == 2
-    assert found['queue_messages{queue="embed",state="delayed"}'] == 1
-    assert found['queue_messages{queue="embed",state="dead"}'] == 4
-    assert found['queue_oldest_seconds{queue="embed"}'] == 1.5
-    assert found['workers{role="embed"}'] == 3
-    assert found['workers{role="store"}'] == 1
 
 
 def test_the_rows_of_an_agent_are_reported(place):
