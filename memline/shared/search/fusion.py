@@ -24,11 +24,9 @@ from memline.shared.sources.tokens import DENSE
 
 #: Decimals of what orders, and of what is shown: beyond are differences between ways of computing.
 FINE, DECIMALS = 9, 6
-
 #: What the cosine and late interaction each weigh, of the weight of vectors; what the name of a file adds;
 #: and the usual constant of reciprocal rank fusion.
 LATE, NAME_BESIDE, RRF_K = 0.85, 0.3, 60
-
 #: Candidates that MMR chooses from; fixed, so that fewer hits are a prefix of more.
 MMR_POOL = 100
 

@@ -99,10 +99,7 @@ class Matches:
         self.version = version
 
     def counts(self, phrases: Iterable[str]) -> dict[str, int]:
-        """Count the chunks of each phrase; 0 where none is in the files that are searched.
-
-        How rare a phrase is, is known from all files.
-        """
+        """Count the chunks that have each phrase, in all files; 0 where no file that is searched has it."""
         phrases = dict.fromkeys(phrases)
         if new := [each for each in phrases if each not in self._counts]:
             rows = self.connection.execute(_COUNT, (json.dumps(new),))
@@ -122,10 +119,7 @@ class Matches:
     def fits(
         self, table: str, phrases: Sequence[str], among: Collection[int] | None = None
     ) -> dict[str, Fits]:
-        """Return how well rows fit each of some phrases that were counted.
-
-        `among`: only these rows are wanted; of a phrase that is kept all come.
-        """
+        """Return how well rows, those `among` at least, fit each of some phrases that were counted."""
         fits: dict[str, Fits] = {each: self._fits.get((table, each), {}) for each in phrases}
         new = [each for each in phrases if (table, each) not in self._fits and self.count(table, each)]
         if not new:
@@ -146,10 +140,7 @@ class Matches:
         return fits
 
     def owners(self, table: str, column: str, ids: str, first: int = sys.maxsize) -> dict[int, int]:
-        """Return row -> file id of the rows with these ids (JSON), of files that are searched.
-
-        Of chunks only the `first` of each file.
-        """
+        """Return row -> file id of rows by ids (JSON), in files that are searched; of chunks the `first`."""
         some = f"{column} IN (SELECT value FROM json_each(?1)) {_SEARCHED} AND {_FIRST[table]}"
         query = f"SELECT id, file_id FROM {table} WHERE {some}"
         return dict(self.connection.execute(query, (ids, self.files, first)).fetchall())

@@ -23,11 +23,9 @@ from memline.shared.words import is_question, language_of, light_words, stop_wor
 #: scorer takes the rarest of them.
 MAX_CHARS, MAX_TERMS = 4_000, 64
 
-#: Words of a question that is also searched as one phrase: fewer stand together by chance.
-PHRASE_WORDS = range(3, 9)
-
-#: Words and characters of the longest question that is looked for as a name.
-NAME_WORDS, NAME_CHARS = 12, 200
+#: Words of a question that is also searched as one phrase: fewer stand together by chance. Words and
+#: characters of the longest question that is looked for as a name.
+PHRASE_WORDS, NAME_WORDS, NAME_CHARS = range(3, 9), 12, 200
 
 _QUOTED = re.compile('"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」')
 #: Ids, versions, dates, paths, names of code: pieces joined by one of these marks.
@@ -41,7 +39,6 @@ _JOINED = r"[.:@#+\\]\w|/.*/"
 _VERSION = r"(?i)(v?)\d+\.\d"
 #: `2-factor` is a number with what it counts, `90s` and `10am` are quantities: none of them is an id.
 _COUNTED, _QUANTITY = r"\d{1,2}(?:-[^\W\d_]{3,})+", r"\d{1,4}|\d+[a-z]{1,3}"
-
 #: A word and a number beside each other.
 _BESIDE = r"\b([^\W\d_]+(?= \d)|\d+(?= [^\W\d_])) (?=([^\W_]+)\b)"
 
@@ -81,10 +78,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 def analyse(raw: str, today: date | None = None) -> Question:
-    """Take a question apart; one without a letter or digit has no terms.
-
-    `today` is the day of the asker; without it no words are read as days.
-    """
+    """Take a question apart; without a letter or digit it has no terms, without `today` no days."""
     original = re.sub(r"[\x00-\x1f\x7f\ud800-\udfff]+", " ", normalize("NFC", raw[:MAX_CHARS])).strip()
     text, tags = asked_tags(fold(original))
     days = days_in(_QUOTED.sub(lambda match: " " * len(match[0]), text), today) if today else ()
@@ -148,9 +142,7 @@ class _Terms:
     def take_marked(self, text: str) -> str:
         """Make terms of quotes and compounds, and return the rest."""
         text = _QUOTED.sub(self._take_quote, text)
-        if not text.isascii():
-            text = dense_run().sub(lambda run: f" {run[0]} ", text)
-        return _COMPOUND.sub(self._take_compound, text)
+        return _COMPOUND.sub(self._take_compound, dense_run().sub(lambda run: f" {run[0]} ", text))
 
     def _take_quote(self, match: re.Match[str]) -> str:
         phrase = str(next(filter(None, match.groups())))
@@ -192,9 +184,9 @@ class _Terms:
         #: Of a compound that is a term the pieces are found, and are not said to be missing.
         pieces = {piece for term in self.of.values() for piece in _PIECE.findall(term.label)}
         #: Lower case -> as typed.
-        plain = dense_run().sub(" ", text) if has_dense(text) else text
-        words = {word.casefold(): word for word in _WORD.findall(plain.replace("_", " "))}
-        for run in dense_run().findall(text) if has_dense(text) else ():
+        plain = dense_run().sub(" ", text).replace("_", " ")
+        words = {word.casefold(): word for word in _WORD.findall(plain)}
+        for run in dense_run().findall(text):
             # A character on its own begins a pair of the text.
             pairs = [f"{first}{second}" for first, second in pairwise(run)]
             for label in pairs or [run]:

@@ -29,11 +29,7 @@ _TAGGED = "SELECT file_id FROM tags WHERE tag = ?1 OR tag >= ?1 || '/' AND tag <
 
 
 class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question and its options, and what the caller may see.
-
-    None and empty take the settings, or limit nothing. Limits of requests are in `producers.api.calls`, below
-    the same names.
-    """
+    """A question and its options, and what the caller may see; None and empty limit nothing."""
 
     query: str
     #: False leaves private files out: the long-term note.
@@ -68,8 +64,7 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 def search_request(query: str, *, private: bool = True, **options: Any) -> SearchRequest:
     """Make a request of the options that a caller gave: None is left out, and so is the source `all`.
 
-    Raises BadRequest for what is no option, or no value of one, and a MemlineError for one that is not valid
-    Unicode.
+    Raises BadRequest for what is no option, or no value of one, and MemlineError for invalid Unicode.
     """
     options = {name: each for name, each in options.items() if each is not None}
     if options.get("source") == "all":
@@ -90,10 +85,7 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
 
 
 def _matcher(glob: str) -> Callable[[str], bool]:
-    """Return the test of a path by a glob; the path of a hit, or a name, also means a file with brackets.
-
-    A glob that begins with `/` begins at the workspace, or at the root of the disk.
-    """
+    """Return the test of a path by a glob; the path of a hit, or a name, also means a file with brackets."""
     glob = normalize("NFC", glob)
     literal, is_name = glob.lstrip("/"), "/" not in glob
     pattern = compile_pattern(f"**/{glob}" if is_name else literal)

@@ -68,13 +68,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     hits: tuple[Hit, ...] = ()
     #: The folder of the notes that answer.
     workspace: str = ""
-    #: What answers: this, unless another program does.
     backend: str = "builtin"
     #: hybrid, keyword or vector: which retrievers the hits come from.
     mode: str = "keyword"
     provider: str = "none"
     model: str = ""
-    #: Why another backend or provider than the configured one is in use: {"from", "reason"}; None when not.
+    #: Why another than the configured backend or provider is in use: {"from", "reason"}.
     fallback: dict[str, str] | None = None
     behind: Behind = Behind()
     #: What is wrong, most urgent first: what the search met, and what who answers adds.
@@ -104,10 +103,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self, *, marks: bool = True) -> dict[str, Any]:
         """Write the answer as JSON; without `marks` for those who do not mark the matched words."""
-        results = [hit.to_json(marks=marks) for hit in self.hits]
-        hits = {"results": results, "totalResults": len(results)}
+        hits = [hit.to_json(marks=marks) for hit in self.hits]
         more = to_json(self, "stale", "warning", "action", without=("hits",), behind=to_json(self.behind))
-        return hits | more
+        return {"results": hits, "totalResults": len(hits), **more}
 
 
 def pattern_of(matched: Iterable[str]) -> re.Pattern[str] | None:

@@ -51,12 +51,9 @@ NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 20
 LISTS, ITEMS, MOST_OF_LIST = 3, 3, 0.7
 
 #: Lifts: the question is the title, an alias or the path of a file; it is only its first heading, or its file
-#: name below another heading; this is the only file that holds an id of it.
-WHOLE, PART, ID = 1.0, 0.3, 0.5
-
-#: A note of a day that is asked for, times the share of the other words that it holds; and where nothing else
-#: is asked. A tag that is asked for: more than all others together.
-DAY, DAY_ALONE, TAG = 1.0, 2.0, 4.0
+#: name below another heading; this is the only file that has an id of it. A note of a day that is asked for,
+#: times the share of the other words that it has; and where nothing else is asked. A tag that is asked for.
+WHOLE, PART, ID, DAY, DAY_ALONE, TAG = 1.0, 0.3, 0.5, 1.0, 2.0, 4.0
 
 _NAMED = (
     "SELECT file_id, path, files.names,"
@@ -192,10 +189,7 @@ def _add_described(matches: Matches, words: Words, row: Row) -> None:
 
 
 def lifts_of(matches: Matches, question: Question, words: Words, limit: int) -> dict[int, float]:
-    """Return what is added to chunks.
-
-    A file that is asked for lifts its chunks that were found, else its first, of `limit` files at most.
-    """
+    """Return what is added to chunks: of a file that is asked for those that were found, else the first."""
     of_file = _named(matches.connection, question.whole)
     for tag in question.tags:
         for file_id in files_of_tag(matches.connection, tag):

@@ -96,8 +96,7 @@ class Comparison(Struct, frozen=True):
 class SearchIndex:
     """An agent's index as searches see it. Safe to use from several threads: one question at a time.
 
-    `long_lived` processes keep vectors in memory and see every later change of the file, also when it is
-    replaced by another; one-shot commands open, ask and close.
+    It sees every change, also of a file that is replaced; `long_lived` processes keep vectors in memory.
     """
 
     #: What is kept of words, for one question at a time, inside a `snapshot`.
@@ -130,10 +129,7 @@ class SearchIndex:
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Yield the connection in one read transaction: all of a search sees the same index.
-
-        Raises IndexMissing while there is none, and the other IndexFaults.
-        """
+        """Yield the connection in one read transaction. Raises IndexFaults (IndexMissing: there is none)."""
         with self._lock, driver.faults(self.path), driver.snapshot(connection := self._open()):
             self.matches.follow()
             self.version = self._opens, self.matches.version
@@ -151,10 +147,7 @@ class SearchIndex:
         return self._connection
 
     def comparison(self, active: IdentityRow | None, identity_id: int, query: bytes) -> Comparison:
-        """Return what compares `query`, embedded under an identity, with the active vectors, in a `snapshot`.
-
-        Raises ProviderError where it does not fit them, or neither numpy nor sqlite-vec can be used.
-        """
+        """Return what compares `query` with the active vectors, in a `snapshot`. Raises ProviderError."""
         if active is None or active.id != identity_id:
             raise ProviderError("the model was changed meanwhile", hint="search again")
         if (dims := len(query) // 4) != active.vector_dims:

@@ -35,8 +35,8 @@ from memline.shared.search.terms import Words
 from memline.shared.sources.dates import day_of_time
 from memline.shared.words import counted
 
-#: Candidates by words, and by vectors, for each step of `candidateMultiplier`. How many hits are asked for
-#: has no part in it, so that fewer are a prefix of more.
+#: Candidates by words, and by vectors, for each step of `candidateMultiplier`; fixed, so that fewer hits are
+#: a prefix of more.
 POOL_STEP = 25
 
 #: Why a search in a group may find nothing.
@@ -186,8 +186,7 @@ class _Search(Struct):
             return
         tokens = token_rows.read(self.matches.connection, vectors.values())
         if packed := [(each, tokens[vector]) for each, vector in vectors.items() if vector in tokens]:
-            # Here, because only local models have token vectors, and numpy costs 110 ms.
-            from memline.shared.search import late
+            from memline.shared.search import late  # imports numpy: 110 ms
 
             fitted = token_rows.projection(self.matches.connection, compared.identity_id)
             words = (each for each in reversed(self.words.lookups) if each.term.kind in ("word", "id"))
@@ -249,10 +248,8 @@ class _Search(Struct):
         what = [f"no note is of {' or '.join(absent)}"] if absent else []
         if missing and (hits or absent):
             what.append(f"nothing that was searched contains: {', '.join(missing)}")
-        if what:
+        if what or hits:
             return "; ".join(what)
-        if hits:
-            return ""
         if not self.matches.totals[CHUNKS]:
             return "the index has no notes"
         if self.matches.files == "[]":

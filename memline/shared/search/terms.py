@@ -21,8 +21,8 @@ from memline.shared.words import word_lists
 #: What an irregular form, another spelling, a beginning or a corrected word weighs; 1/4 and 1/2 found less.
 FORM_WEIGHT = 1 / 3
 
-#: Words of a question that are corrected at most, and their letters: shorter ones are one letter away from
-#: many. Of a question in another language no word is there, and each costs a millisecond.
+#: Words of a question that are corrected at most (each takes a millisecond), and their letters: shorter ones
+#: are one letter away from many.
 MOST_SLIPS, LETTERS = 4, range(5, 24)
 
 #: Letters that differ by rule in British and American words. What is no word is nowhere.
@@ -39,7 +39,7 @@ class Lookup(Struct):
     term: Term
     match: str
     weight: float
-    idf: float = 0.0
+    idf: float
     #: The chunks that have it.
     fits: Fits = {}
 
@@ -82,11 +82,12 @@ def look_up(matches: Matches, terms: Sequence[Term], limit: int) -> Words:
     unknown = [term for term, some in asked.items() if not some and term.kind != "phrase"]
     total = matches.totals[CHUNKS]
     idfs = [idf_of(total, df[some[0][0]] if some else 0) for term, some in asked.items() if term.typed]
-    mass, lookups = math.fsum(idfs) or 1.0, list[Lookup]()
-    for term, some in (asked | _stand_ins(matches, unknown)).items():
-        for match, weight in some:
-            lookups.append(each := Lookup(term, match, weight))
-            each.idf = idf_of(total, matches.count(CHUNKS, match))
+    mass = math.fsum(idfs) or 1.0
+    lookups = [
+        Lookup(term, match, weight, idf_of(total, matches.count(CHUNKS, match)))
+        for term, some in (asked | _stand_ins(matches, unknown)).items()
+        for match, weight in some
+    ]
     # The rarest first; sorting keeps the order of the question among equals.
     lookups = sorted(lookups, key=lambda each: -each.idf)[:limit]
     needles = [
@@ -148,10 +149,7 @@ def forms_of(word: str) -> tuple[str, ...]:
 
 
 def _slips(word: str) -> set[str]:
-    """Return what a word may be if a letter is missing, too many or wrong, or two are exchanged.
-
-    The first letter hardly ever is.
-    """
+    """Return what a word may be if a letter behind the first is missing, too many, wrong or exchanged."""
     near = set[str]()
     for at in range(1, len(word) + 1):
         before, here, behind = word[:at], word[at : at + 1], word[at + 1 :]
