@@ -31,11 +31,6 @@ def is_question(text: str) -> bool:
     return bool(_ASKED.search(text))
 
 
-def stop_words(words: list[str]) -> frozenset[str]:
-    """Choose the stop words that apply to a text of these lower-case words."""
-    return stop_words_of(language_of(words) or "en")
-
-
 def language_of(words: list[str]) -> str:
     """Return whose stop words are most of those among some lower-case words: `en`, or one of FOREIGN.
 

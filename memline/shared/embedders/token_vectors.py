@@ -22,7 +22,7 @@ from unicodedata import combining, normalize
 
 import numpy as np
 
-from memline.shared.words import stop_words
+from memline.shared.words import language_of, stop_words_of
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Bytes = np.ndarray[Any, np.dtype[np.int8]]
@@ -82,7 +82,7 @@ def _plain(text: str) -> tuple[str, list[int]]:
 def content_tokens(text: str, places: Sequence[int]) -> list[int]:
     """Choose the tokens (by index) of words that say something; all words when all are stop words."""
     words = list(_WORD.finditer(text))
-    stop = stop_words([word[0].lower() for word in words])
+    stop = stop_words_of(language_of([word[0].lower() for word in words]) or "en")
     content = [word for word in words if word[0].lower() not in stop] or words
     starts = np.array([word.start() for word in content], np.int64)
     ends = np.array([word.end() for word in content], np.int64)

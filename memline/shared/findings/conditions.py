@@ -173,7 +173,7 @@ def files_failed(facts: Facts) -> Iterator[Finding]:
         # Another program writes transcripts, and no rule leaves one out.
         mend = f"mend or remove {first.path}"
         if not is_transcript(first.path):
-            mend = outcomes.mending(first.outcome, first.path)
+            mend = outcomes.MEND.format(file=first.path)
         mend += "   (memline status --verbose lists all)" * is_more
         yield warning("files_failed", what, mend, first.path)
 

@@ -41,18 +41,8 @@ def problem_of(status: os.stat_result) -> Problem | None:
     return Problem(outcome=SPECIAL, reason="not a regular file")
 
 
-#: What makes a note readable, by the outcome of reading it.
-_MENDS = {
-    NOT_TEXT: "save {file} as UTF-8",
-    TOO_LARGE: "split {file}",
-    UNREADABLE: "let the user who runs Memline read {file} (chmod u+r)",
-}
-
-
-def mending(outcome: str, file: str) -> str:
-    """Say what ends the trouble with a note that could not be read; `file` is what it is called there."""
-    mend = _MENDS.get(outcome, "mend {file}").format(file=file)
-    return f"{mend}, or leave it out by memorySearch.exclude"
+#: What ends the trouble with a note that could not be read; `file` is what it is called there.
+MEND = "make {file} UTF-8 of at most 16 MB that Memline may read, or leave it out by memorySearch.exclude"
 
 
 def code(error: OSError) -> str:

@@ -250,7 +250,7 @@ def read_file_excerpt(located: FileLocation, part: Part, *, clock: Clock | None 
     # A file that is there: no name that is too long for one.
     is_there = reading.ctime_ns > 0
     if is_there and reading.outcome in (outcomes.NOT_TEXT, outcomes.TOO_LARGE, outcomes.UNREADABLE):
-        hint = outcomes.mending(reading.outcome, located.path)
+        hint = outcomes.MEND.format(file=located.path)
         raise PathNotAllowed(f"{located.path} could not be read: {reading.reason}", hint=hint)
     if reading.outcome not in (outcomes.INDEXED, outcomes.EMPTY, outcomes.GONE):
         raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memline.producers.read_turns import read_turns
+from memline.producers.read_note import read_turns
 from memline.shared.index import driver
 from memline.shared.sources.reading import Part
 from tests.support.transcripts import opening, said, sessions_folder
