@@ -8,9 +8,7 @@ Objects with a life, which wait or stamp more than once (workers, writers, limit
 from __future__ import annotations
 
 import time
-from datetime import tzinfo
 from typing import Protocol
-from zoneinfo import ZoneInfo
 
 
 class Clock(Protocol):
@@ -43,8 +41,3 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
-
-
-def time_zone(name: str) -> tzinfo:
-    """Return the time zone of an IANA name; KeyError or ValueError where there is none of it."""
-    return ZoneInfo(name)

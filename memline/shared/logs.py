@@ -5,8 +5,7 @@
 
     2026-02-10T08:00:00.123Z INFO chunk file.chunked queue=chunk path=memory/a.md chunks=3
 
-Fields never hold secrets or the text of files. Importing this module imports the standard library's
-`logging`, so commands that log nothing do not import it.
+Fields never hold secrets or the text of files.
 """
 
 from __future__ import annotations

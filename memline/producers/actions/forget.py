@@ -31,7 +31,6 @@ from memline.shared.sources.paths import SESSIONS, FileLocation, MemoryPaths, is
 from memline.shared.sources.reading import parse_citation, read_file
 from memline.shared.sources.safe_open import open_regular
 from memline.shared.sync.read_file import FileReader
-from memline.shared.values import to_json
 from memline.shared.words import cite
 
 #: Bytes of a line at least that is looked for in other files of the home: shorter ones stand everywhere.
@@ -69,9 +68,6 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     out_of_reach: tuple[str, ...]
     #: Open batches with such a text: `<id> at <provider>`, with the name of the file there.
     at_provider: tuple[str, ...]
-
-    def to_json(self) -> dict[str, object]:
-        return to_json(self)
 
 
 def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:

@@ -74,18 +74,15 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return content if isinstance(content, dict) else None
 
-    def with_server(self, content: Mapping[str, Any], name: str, server: Server) -> str:
-        """Return the text of its file with the server in it. Raises ConfigError."""
-        changed: dict[str, Any] = {**content}
-        node = changed
+    def with_server(self, content: dict[str, Any], name: str, server: Server) -> str:
+        """Put the server into the content of its file, and return the text of that. Raises ConfigError."""
+        node = content
         for each in self.place:
-            inner = node.get(each, {})
-            if not isinstance(inner, dict):
+            node = node.setdefault(each, {})
+            if not isinstance(node, dict):
                 raise ConfigError(f"{'.'.join(self.place)} is not an object", hint="edit the file yourself")
-            node[each] = {**inner}
-            node = node[each]
         node[name] = self._entry(server)
-        return json.dumps(changed, ensure_ascii=False, indent=2) + "\n"
+        return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 
     def snippet(self, name: str, server: Server) -> str:
         """Write the part of its file that starts the server, as a whole file. Raises ConfigError."""

@@ -58,9 +58,8 @@ def init(
         raise MemlineError(
             f"there is no Markdown in {workspace}", hint=f"write a first note: echo 'A note.' > {first}"
         )
-    can_ask = sys.stdin.isatty() and not yes
     if not anyway and (reason := _much(workspace, count)):
-        if not can_ask:
+        if yes or not sys.stdin.isatty():
             again = shlex.join(["memline", "init", str(workspace), "--yes", "--anyway"])
             hint = f"memline init DIR, or all of it: {again}"
             raise ConfigError(f"{reason}; nothing was written", hint=hint)
@@ -72,19 +71,14 @@ def init(
     settings = invocation.agent()
     for line in _described(settings, plan_of(settings)):
         echo(line)
-    if not yes:
-        if not can_ask:
-            raise click.UsageError(f"there is no terminal to ask on: memline init {workspace} --yes")
-        if not click.confirm("Index it?", default=True):
-            return 1
     report = index_agent(invocation.settings, settings)
     # That only words are searched was said before.
     trouble = tuple(each for each in report.findings if each.is_trouble or each.code == "no_notes")
     print_report(msgspec.structs.replace(report, findings=trouble))
-    echo("\nAsk it: memline search 'what to look for'")
+    echo(f"\nAsk it: {invocation.as_typed('memline search QUESTION')}")
     client, *others = CLIENTS
     echo(f"Connect an agent ({client}; or {', '.join(others)}):")
-    echo(f"  {_command(settings, 'setup', client, '--write')}")
+    echo(f"  {invocation.as_typed(f'memline setup {client} --write')}")
     return 1 if report.failed else None
 
 
@@ -157,8 +151,3 @@ def _described(settings: AgentSettings, plan: Plan) -> Iterator[str]:
         yield f"Its texts are embedded by {choice.model} on this machine."
     else:
         yield f"Its texts are sent to {choice.provider} ({choice.model}) to be embedded."
-
-
-def _command(settings: AgentSettings, *words: str) -> str:
-    """Return a command line for the workspace that works as it is typed."""
-    return shlex.join(["memline", "--workspace", str(settings.workspace), *words])

@@ -85,7 +85,7 @@ def forget(
         *(f"  a batch has it: {name}" for name in done.at_provider),
         f"  out of reach: copies outside of {agent.home} (backups, version control)",
     ]
-    print_result(done.to_json(), as_json, lines)
+    print_result(to_json(done), as_json, lines)
     return None
 
 

@@ -18,11 +18,11 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 from msgspec import Meta
 
-from memline.shared.clock import time_zone
 from memline.shared.config import environment
 from memline.shared.config.environment import Environment
 from memline.shared.config.installation import Block, ChatMatch, ChatRule, ChatScope, OpenBlock
@@ -181,7 +181,7 @@ class Reading:
                 return text.lower()
             case "userTimezone":
                 try:
-                    time_zone(text or "UTC")
+                    ZoneInfo(text or "UTC")
                 except (KeyError, ValueError, OSError):
                     # As in the original.
                     self.warn(path, f"{text!r} is not a valid time zone, the machine's own is used")

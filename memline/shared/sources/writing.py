@@ -14,10 +14,11 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, datetime
+from zoneinfo import ZoneInfo
 
 import msgspec
 
-from memline.shared.clock import Clock, SystemClock, time_zone
+from memline.shared.clock import Clock, SystemClock
 from memline.shared.errors import PathNotAllowed
 from memline.shared.sources.markdown import end_of_block
 from memline.shared.sources.paths import MemoryPaths
@@ -176,7 +177,7 @@ def local_time(now: float, zone: str = "") -> datetime:
     if zone:
         # A machine without a time zone database takes its own; the configuration was checked on another.
         with suppress(KeyError, ValueError):
-            return datetime.fromtimestamp(now, time_zone(zone))
+            return datetime.fromtimestamp(now, ZoneInfo(zone))
     return datetime.fromtimestamp(now).astimezone()
 
 
