@@ -49,11 +49,9 @@ MAX_CLIENTS = 2_000
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d*)?", re.ASCII)
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True):
+class Access(msgspec.Struct, frozen=True):
     """What a request may do."""
 
-    #: Who asks: the name of the token, never the token; without tokens the address.
-    client: str
     #: The one agent that the token opens; empty: all.
     only: str = ""
 
@@ -80,10 +78,9 @@ class Authenticator:
     """
 
     def __init__(self, serve: Serve) -> None:
-        tokens = {"token": (serve.token, "")} if serve.token else {}
-        tokens |= {f"tokens.{agent}": (token, agent) for agent, token in serve.tokens.items()}
-        #: Digest of each token, and the agent that it opens alone, by the name of the token.
-        self._tokens = {name: (_digest(token), agent) for name, (token, agent) in tokens.items()}
+        tokens = {"": serve.token, **serve.tokens}
+        #: Digest of each token, by the agent that it opens alone; "" for all.
+        self._tokens = {agent: _digest(token) for agent, token in tokens.items() if token}
         #: When each address sent wrong tokens in the last minute, the address of the latest last.
         self._wrong_tokens: dict[str, list[float]] = {}
 
@@ -98,15 +95,11 @@ class Authenticator:
         A good token never waits: behind a proxy all clients have one address. No token is none that is wrong.
         """
         if not self._tokens:
-            return Access(client=address), 0.0
+            return Access(), 0.0
         guess = _digest(token)
-        opened = [
-            Access(client=name, only=agent)
-            for name, (digest, agent) in self._tokens.items()
-            if hmac.compare_digest(guess, digest)
-        ]
+        opened = [agent for agent, each in self._tokens.items() if hmac.compare_digest(guess, each)]
         if opened or not token:
-            return (opened[0] if opened else None), 0.0
+            return (Access(opened[0]) if opened else None), 0.0
         now = time.monotonic()
         recent = [at for at in self._wrong_tokens.pop(address, ()) if at > now - WINDOW_S]
         is_over = len(recent) >= MAX_WRONG_TOKENS
@@ -117,8 +110,8 @@ class Authenticator:
 
     def sign(self, text: str) -> str:
         """Sign a text with a key that is made of `serve.token`; empty without that token."""
-        token, _ = self._tokens.get("token", (b"", ""))
-        return hmac.new(token, f"dashboard session {text}".encode(), "sha256").hexdigest() if token else ""
+        key = self._tokens.get("", b"")
+        return hmac.new(key, f"dashboard session {text}".encode(), "sha256").hexdigest() if key else ""
 
 
 class OriginCheck:

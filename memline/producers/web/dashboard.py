@@ -26,7 +26,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from memline.producers.actions.verbs import VERBS, Asker, Done
 from memline.producers.api.arguments import check
-from memline.producers.api.auth import Access, Authenticator, address_of
+from memline.producers.api.auth import Authenticator, address_of
 from memline.producers.api.calls import Calls, Pool
 from memline.producers.api.responses import status_of
 from memline.producers.reports.state import StateReader
@@ -127,18 +127,18 @@ class Dashboard:
 
         return act
 
-    def _known(self, request: Request) -> Access | None:
-        """Return what a browser with these cookies may do; None when it has to log in."""
+    def _is_known(self, request: Request) -> bool:
+        """Say whether a browser with these cookies may see the pages; else it has to log in."""
         if not self._authenticator.has_tokens:
-            return Access(client=address_of(request.scope))
+            return True
         end, _, signature = request.cookies.get(SESSION_COOKIE, "").partition(".")
         signed = self._authenticator.sign(end)
-        is_ours = signature and hmac.compare_digest(signature.encode(), signed.encode())
-        return Access(client="token") if is_ours and int(end) >= time.time() else None
+        is_ours = bool(signature) and hmac.compare_digest(signature.encode(), signed.encode())
+        return is_ours and int(end) >= time.time()
 
     def _require_login(self, request: Request) -> None:
         """Raise LoginNeeded for a browser that is not logged in."""
-        if self._known(request) is None:
+        if not self._is_known(request):
             raise LoginNeeded
 
     def _perform(self, verb: Callable[..., Done], form: QueryParams) -> None:
@@ -170,7 +170,7 @@ class Dashboard:
         return form
 
     async def _show_login(self, request: Request) -> Response:
-        if self._known(request):
+        if self._is_known(request):
             return RedirectResponse(ROOT + "/", 303)
         return self._login_page(request)
 
@@ -220,13 +220,13 @@ class Dashboard:
         self, request: Request, template: str, context: Mapping[str, object], status: int = 200
     ) -> Response:
         """Render a template within the layout, and give the browser the cookie of its forms."""
-        form_token, access = request.cookies.get(FORM_COOKIE, ""), self._known(request)
+        form_token = request.cookies.get(FORM_COOKIE, "")
         if len(form_token) != 2 * _FORM_BYTES or not form_token.isalnum() or not form_token.isascii():
             form_token = secrets.token_hex(_FORM_BYTES)
         frame = {
             "page": None,
             "nav": PAGES,
-            "client": access.client if access else "",
+            "is_known": self._is_known(request),
             "has_login": self._authenticator.has_tokens,
             "form_token": form_token,
         }

@@ -42,7 +42,7 @@ def require_token(serve: Serve) -> None:
     """Raise ConfigError for an address that other machines can reach, when there is no token."""
     address = parse_address(serve.host)
     is_loopback = serve.host == "localhost" or (address is not None and address.is_loopback)
-    if not (is_loopback or serve.token or serve.tokens):
+    if not (is_loopback or serve.token or any(serve.tokens.values())):
         raise ConfigError(
             f"other machines can reach {serve.host}, so a token is needed",
             hint="export MEMLINE_SERVE_TOKEN=$(openssl rand -hex 24), or serve.token in the configuration",

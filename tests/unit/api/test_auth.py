@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import Headers
 
-from memline.producers.api.auth import MAX_CLIENTS, MAX_WRONG_TOKENS, Authenticator, OriginCheck
+from memline.producers.api.auth import MAX_CLIENTS, MAX_WRONG_TOKENS, Access, Authenticator, OriginCheck
 from memline.shared.config.installation import Serve
 
 HERE, ANYWHERE = Serve(), Serve(host="0.0.0.0", token="a-token-of-tests")
@@ -44,7 +44,9 @@ def test_only_programs_and_pages_of_this_server_are_answered(serve, status, head
 
 
 def test_an_empty_token_never_matches_one_that_is_not_set():
-    assert Authenticator(Serve(tokens={"main": "token-for-main"})).admit("", "x") == (None, 0)
+    made = Authenticator(Serve(tokens={"main": "token-for-main", "work": ""}))
+
+    assert made.admit("", "x") == (None, 0) and made.admit("token-for-main", "x") == (Access("main"), 0)
 
 
 def test_an_address_waits_after_wrong_tokens_and_one_that_is_silent_is_forgotten():
