@@ -20,7 +20,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import asdict
 
-from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderTimeout
+from memline.shared.errors import ProviderBrokenAnswer, ProviderError
 from memline.shared.packages import lack
 
 
@@ -95,14 +95,6 @@ class Embedder(Protocol):
 
 #: Attempts of a call to a provider: most trouble of a moment is over with the second.
 CALL_ATTEMPTS = 3
-
-#: Statuses of gateways whose server did not answer in time; 524 is Cloudflare's.
-_TIMEOUT_STATUSES = (504, 524)
-
-
-def is_timeout(error: ProviderError) -> bool:
-    """Tell whether a request was sent and not answered in time."""
-    return isinstance(error, ProviderTimeout) or error.status in _TIMEOUT_STATUSES
 
 
 class Call(msgspec.Struct):

@@ -18,12 +18,13 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from memline.shared.clock import Clock, SystemClock
-from memline.shared.embedders.protocol import CALL_ATTEMPTS, Embedder, counted_call, is_timeout
+from memline.shared.embedders.protocol import CALL_ATTEMPTS, Embedder, counted_call
 from memline.shared.errors import (
     ProviderBrokenAnswer,
     ProviderError,
     ProviderLater,
     ProviderStop,
+    ProviderTimeout,
     ProviderTooBig,
 )
 from memline.shared.words import counted
@@ -31,9 +32,8 @@ from memline.shared.words import counted
 #: Bad texts that one request may contain and still be cut down to each of them.
 MAX_BAD_TEXTS = 8
 
-#: A text that every working server embeds, and how often its answer may be broken: once may be chance.
+#: A text that every working server embeds.
 REFERENCE = "memory"
-REFERENCE_TRIES = 2
 
 _SERVER_HINT = "check the model behind this address, then run: memline queue resume"
 _SLOW_HINT = "raise memorySearch.remote.timeoutSeconds if this server needs longer for one text"
@@ -143,7 +143,7 @@ class Request:
 
     def _judge(self, first: int, end: int, failure: ProviderError) -> ProviderError | None:
         """Put back what can be sent in parts, or note a failure; returns the error that ends the request."""
-        rows, is_slow = end - first, is_timeout(failure)
+        rows, is_slow = end - first, isinstance(failure, ProviderTimeout)
         if is_slow and rows > 1:
             self._outcome.max_rows = rows // 2
             return ProviderSplit(f"{failure.message}, for {counted(rows, 'text')}", retry_after_s=0)
@@ -173,20 +173,16 @@ class Request:
 
     def _try_reference(self, failure: ProviderError) -> ProviderError | None:
         """Find out what is at fault by `REFERENCE`; returns the error of all texts when it is the server."""
-        for _ in range(REFERENCE_TRIES):
-            try:
-                self._before_call([REFERENCE])
-                self._call([REFERENCE], 1)
-                self._outcome.is_provider_well = True
-                return None
-            except ProviderBrokenAnswer:
-                continue
-            except (ProviderLater, ProviderStop) as error:
-                return failure if isinstance(failure, ProviderLater) else error
-            except ProviderError:
-                break
-        if isinstance(failure, ProviderLater):
-            return failure
+        try:
+            self._before_call([REFERENCE])
+            self._call([REFERENCE], 1)
+            self._outcome.is_provider_well = True
+            return None
+        except ProviderError as error:
+            if isinstance(failure, ProviderLater):
+                return failure
+            if isinstance(error, (ProviderLater, ProviderStop)):
+                return error
         text = f"{failure.message} (so for any text)"
         return ProviderStop(text, hint=failure.hint or _SERVER_HINT, status=failure.status)
 

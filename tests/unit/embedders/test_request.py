@@ -71,8 +71,8 @@ def test_bad_texts_fail_alone_and_their_neighbours_are_embedded(server, connect,
 @pytest.mark.parametrize(
     ("fault", "kind", "calls"),
     [
-        ("html", "stop", 3),
-        ("nan", "stop", 3),
+        ("html", "stop", 2),
+        ("nan", "stop", 2),
         ("refuse:m", "stop", 2),
         ("500", "later", 4),
         ("close", "later", 4),

@@ -243,12 +243,10 @@ def _resume(stream: BufferedRandom, file: HubFile, on_progress: OnProgress) -> s
 def _refusal(status: int, name: str) -> ProviderError:
     if status == 429 or status >= 500:
         return ProviderLater(f"the download of {name} failed: {status}", hint=_RUN_AGAIN, status=status)
-    if status == _NOT_FOUND:
-        text = f"{name} is not known there (404)"
-        hint = "check owner, repository, file and revision in memorySearch.local.modelPath"
-    else:
-        text = f"{name} needs permission ({status})"
-        hint = "download the file in a browser and set memorySearch.local.modelPath to its path"
+    text = (
+        f"{name} cannot be downloaded: {'not found' if status == _NOT_FOUND else 'no permission'} ({status})"
+    )
+    hint = "check memorySearch.local.modelPath, or download the file in a browser and set its path there"
     return ProviderStop(text, hint=hint, status=status)
 
 

@@ -94,7 +94,7 @@ def test_a_server_that_cannot_go_on_begins_anew(tmp_path, hub):
     ("fault", "reason", "action"),
     [
         ("html", "is a web page", "download the model again"),
-        ("403", "needs permission (403)", "in a browser"),
+        ("403", "no permission (403)", "in a browser"),
         ("503", "failed: 503", "memline index"),
     ],
 )
