@@ -130,7 +130,7 @@ def test_the_lines_of_the_readme_work_as_they_stand(path, tmp_path):
 
     by_line = {lines[int(part.partition("\n")[0])]: part.partition("\n")[2] for part in printed[1:]}
     init, ask, ask_json, since, get, index, status = (by_line[line] for line in commands)
-    assert "Indexed 2 files" in init
+    assert "2 added, " in init
     assert "2 unchanged" in index
     assert "MEMORY.md#L1" in ask
     assert json.loads(ask_json)["results"][0]["citation"] == "memory/2026-02-10.md#L1"
