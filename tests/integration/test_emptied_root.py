@@ -82,9 +82,7 @@ def test_a_configured_workspace_that_was_never_there_leads_to_its_line_in_the_fi
     index, search, status = (place.call(*args) for args in (["index"], ["search", "x"], ["status"]))
 
     assert (index.status, search.status) == (1, 0)
-    line = (
-        f"Try: correct it ({place.config}: agents.defaults.workspace), or put the folder back, then: memline"
-    )
+    line = f"Try: put it back, or correct {place.config}: agents.defaults.workspace, then: memline"
     for said in (index.stderr, search.stderr, status.stdout.replace("try:", "Try:")):
         assert line in said
         assert said.lower().count("try:") == 1
