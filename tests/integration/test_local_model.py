@@ -106,7 +106,7 @@ def test_init_takes_the_small_model_when_it_is_asked_for(shell, tmp_path, hub_of
 
     ran = shell("init", str(folder), "--yes", "--provider", "local")
 
-    assert (ran.status, "1 added, " in ran.stdout) == (0, True)
+    assert (ran.status, "1 unchanged" in ran.stdout) == (0, True)
     assert f"Downloads {ONNX.small_model}" in ran.stdout
     assert "nothing of your notes leaves" in ran.stdout
     body = shell("status", "--json", cwd=folder).json[0]["status"]
