@@ -152,7 +152,7 @@ def test_notes_beside_the_memory_are_named_with_the_command_that_adds_them(shell
         f'Try: add "{folder}/notes" to memorySearch.extraPaths (memline --workspace {folder} config check)\n'
     )
 
-    assert f"{beside}{add}" in begun.stdout
+    assert f"{beside}{add}" in begun.stderr
     assert unanswered.status == 0 and beside in unanswered.stderr
     assert "Markdown" not in answered.stderr
     assert beside in status.stdout and "beside     notes/d.md" in status.stdout

@@ -3,7 +3,7 @@
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -18,6 +18,7 @@ from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.local.downloads import fetch, missing
 from memline.shared.errors import MemlineError
+from memline.shared.finding import Finding
 from memline.shared.visible_text import one_line
 from memline.shared.words import counted, span
 
@@ -68,9 +69,7 @@ def index(invocation: Invocation, as_json: bool, **options: bool) -> int | None:
         print_json([report.to_json() for report in reports])
     else:
         for report in reports:
-            print_report(report)
-            if report.action:
-                invocation.advise(report.action)
+            print_report(invocation, report, report.findings)
     return 1 if failures or any(report.failed for report in reports) else None
 
 
@@ -138,8 +137,8 @@ def _progress(agent: str, run: RunProgress, seconds: float) -> str:
     return f"{agent}: {', '.join(parts + left)}"
 
 
-def print_report(report: IndexReport) -> None:
-    """Say what a run did: counts on standard output, what is wrong on standard error."""
+def print_report(invocation: Invocation, report: IndexReport, findings: Iterable[Finding]) -> None:
+    """Say what a run did: counts on standard output, what is wrong and helps on standard error."""
     files, vectors = report.files, report.vectors
     counts = f"{files['added']:,} added, {files['changed']:,} changed, {files['removed']:,} removed"
     echo(f"Memory index updated ({report.agent}): {counts}, {files['unchanged']:,} unchanged.")
@@ -160,5 +159,10 @@ def print_report(report: IndexReport) -> None:
         named = ", ".join(one_line(path) for path in list(paths)[:NAMED_PATHS])
         more = f" and {len(paths) - NAMED_PATHS:,} more" if len(paths) > NAMED_PATHS else ""
         note(f"  failed: {named}{more}: {reason}")
-    for finding in report.findings:
+    advice = {""}
+    for finding in findings:
         note(f"  {finding.what}")
+        # What could be better is for `status`, but for notes that are not read.
+        if finding.action not in advice and (finding.is_trouble or finding.code == "no_notes"):
+            advice.add(finding.action)
+            invocation.advise(finding.action)

@@ -73,8 +73,7 @@ def init(
         echo(line)
     report = index_agent(invocation.settings, settings)
     # That only words are searched was said before.
-    trouble = tuple(each for each in report.findings if each.is_trouble or each.code == "no_notes")
-    print_report(msgspec.structs.replace(report, findings=trouble))
+    print_report(invocation, report, (each for each in report.findings if each.code != "no_provider"))
     echo(f"\nAsk it: {invocation.as_typed('memline search QUESTION')}")
     client, *others = CLIENTS
     echo(f"Connect an agent ({client}; or {', '.join(others)}):")

@@ -1,6 +1,7 @@
 """The command line: finds a command, prints its help, and says what is wrong with it."""
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -79,6 +80,10 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), function)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read `memline help search` as `memline search --help`."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Complete the name of a command from the list, or an option; no command is imported for it."""
         from click.shell_completion import CompletionItem  # for a completion only
@@ -97,16 +102,19 @@ def _by_meaning(error: click.ClickException) -> click.ClickException:
     """Return an error that names the command or the option that a wrong word means, where one is known."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     meanings = read_table(__file__, "meanings.toml")
-    word, known = "", list[str]()
+    word, known, meaning = "", list[str](), ""
     if isinstance(error, click.exceptions.NoSuchCommand) and context:
-        word = error.command_name
-        known = [context.command_path] if context.parent else ["--help", "--version", *COMMANDS]
+        word, known = error.command_name, [context.command_path]
+        if context.parent is None:
+            known = ["--help", "--version", *COMMANDS]
+            # A question without its command.
+            meaning = "" if error.possibilities else f"{PROGRAM} search {shlex.quote(word)}"
     elif isinstance(error, click.NoSuchOption) and context:
         word, known = error.option_name, [name for each in context.command.params for name in each.opts]
-    for meaning in known:
-        if word in meanings.get(meaning, ()):
-            return click.UsageError(f"{error.message} Did you mean '{meaning}'?", ctx=context)
-    return error
+    meaning = next((name for name in known if word in meanings.get(name, ())), meaning)
+    if not meaning:
+        return error
+    return click.UsageError(f"{error.message} Did you mean '{meaning}'?", ctx=context)
 
 
 def _keep(context: click.Context, option: click.Parameter, text: str | None) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from memline.producers.backends import IndexReport, RunProgress
 from memline.producers.cli import index, run
+from memline.producers.cli.invocation import Invocation
 from memline.shared.finding import Finding
 
 COUNTS = dict.fromkeys(("seen", "added", "changed", "removed", "unchanged", "failed"), 0)
@@ -39,7 +40,7 @@ def test_failures_of_one_reason_are_one_line(capsys):
         ),
     )
 
-    index.print_report(report)
+    index.print_report(Invocation.of({}), report, report.findings)
 
     output = capsys.readouterr()
     assert "2 embedded, 1 cached, 0 pending, 3 failed (openai m)" in output.out
@@ -47,6 +48,7 @@ def test_failures_of_one_reason_are_one_line(capsys):
         "  failed: a.md, b.md, c.md and 2 more: it is refused",
         "  failed: ff: too long",
         "  3 vectors are pending",
+        "Try: memline queue resume",
         "  worth knowing",
     ]
 

@@ -100,7 +100,12 @@ def test_in_a_folder_that_was_deleted_a_command_with_whole_paths_works(capsys, m
         # By meaning, not by spelling.
         (["show", "a.md"], "get"),
         (["add", "notes"], "init"),
-        (["xyzzy"], ""),
+        (["stop"], "queue"),
+        (["forget", "--plan"], "--dry-run"),
+        (["reindex", "--dry-run"], "--plan"),
+        (["why redis"], "memline search 'why redis'"),
+        (["help", "xyzzy"], "memline search xyzzy"),
+        (["jobs", "xyzzy"], ""),
         (["search", "x", "--top", "3"], "--max-results"),
         (["search", "x", "--folder", "n"], "--workspace"),
         (["status", "--top", "3"], ""),
@@ -113,6 +118,12 @@ def test_what_is_misspelt_is_answered_with_the_nearest_one(args, nearest, capsys
 
     error = capsys.readouterr().err
     assert f"Did you mean '{nearest}'?" in error if nearest else "mean" not in error
+
+
+def test_help_may_come_first(capsys):
+    assert cli.run(["help", "jobs", "pause"]) == 0
+
+    assert "Usage: memline jobs pause" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
