@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from sqlite3 import Connection
 
 from memline.shared.index.driver import scalar, select
@@ -91,10 +90,10 @@ def forget_removed(connection: Connection, before_ns: int) -> None:
     connection.execute("DELETE FROM files WHERE outcome = ? AND observed_ns < ?", (REMOVED, before_ns))
 
 
-def has_others(connection: Connection, sources: Sequence[str]) -> bool:
-    """Tell whether there are files of a source that is not among `sources`."""
+def sources(connection: Connection) -> frozenset[str]:
+    """Return the sources that files are of."""
     query = "SELECT 1 FROM files WHERE source = ? LIMIT 1"
-    return any(scalar(connection, query, other) for other in {MEMORY, SESSIONS} - {*sources})
+    return frozenset(each for each in (MEMORY, SESSIONS) if scalar(connection, query, each))
 
 
 def outcome_counts(connection: Connection) -> dict[str, int]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from sqlite3 import Connection
 from typing import NamedTuple
 
-from memline.shared.index import identities
+from memline.shared.index import identities, ledger
 from memline.shared.index.driver import json_ids, scalar
 from memline.shared.index.identities import IdentityRow
 
@@ -77,8 +77,9 @@ class Matches:
         self.connection = connection
         #: Changes with every commit to the index.
         self.version = 0
-        #: The identity of the vectors that are searched; None while there are none.
+        #: The identity of the vectors that are searched, if there are any, and the sources of the files.
         self.active: IdentityRow | None = None
+        self.sources = frozenset[str]()
         #: JSON array of the ids of the files that the question at hand stays in; None for all.
         self.files: str | None = None
         #: Table -> its rows.
@@ -95,6 +96,7 @@ class Matches:
             count = "SELECT count(*) FROM {}_fts"
             self.totals = {each: scalar(self.connection, count.format(each)) for each in (CHUNKS, NAMES)}
             self.active = identities.active(self.connection)
+            self.sources = ledger.sources(self.connection)
             self._counts, self._fits, self._rows, self._kept = {}, {}, {}, 0
         self.version = version
 

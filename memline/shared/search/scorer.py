@@ -11,8 +11,8 @@ An OR of the terms: one absent word must not hide every note. For a chunk c of a
     w     1; 1/3 for an irregular form, another spelling, a beginning or a corrected word
     near  the share of the idf of the question that stands within 200 characters, for the 20 best chunks
 
-A list whose item describes another note gives its sum to that note. `lifts_of` says what is added, where the
-best s is 1. What each part is worth is in docs/benchmarks.md (`python -m benchmarks.ablation`).
+The best chunk, if it is a list, gives its sum to the note that its best item describes. `lifts_of` says what
+is added, where the best s is 1. What each part is worth: `python -m benchmarks.ablation`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,9 +47,8 @@ NAMED, NAMED_CHUNKS = 100, 20
 #: What words that stand together add, within how many characters, and for how many of the best chunks.
 NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 20
 
-#: Lists: best chunks that may be one, links to be one, and the share of a chunk's words that an item holds.
-LISTS, ITEMS, MOST_OF_LIST = 3, 3, 0.7
-
+#: Links of a list, and the share of a chunk's words that an item of it has.
+ITEMS, MOST_OF_LIST = 3, 0.7
 #: Lifts: the question is the title, an alias or the path of a file; it is only its first heading, or its file
 #: name below another heading; this is the only file that has an id of it. A note of a day that is asked for,
 #: times the share of the other words that it has; and where nothing else is asked. A tag that is asked for.
@@ -76,7 +75,7 @@ def score(matches: Matches, question: Question, pool: int) -> Words:
     words.sums = {row: sums[row] for row in nlargest(pool, sums, key=sums.__getitem__)}
     for row in matches.read([*words.sums][:NEAR_CHUNKS]).values():
         words.sums[row.id] *= 1 + NEAR * near(row.text, words.needles)
-    for row in matches.read(nlargest(LISTS, words.sums, key=words.sums.__getitem__)).values():
+    for row in matches.read(nlargest(1, words.sums, key=words.sums.__getitem__)).values():
         _add_described(matches, words, row)
     return words
 
@@ -165,9 +164,8 @@ def _names(matches: Matches, lookups: Sequence[Lookup]) -> dict[int, float]:
 def _add_described(matches: Matches, words: Words, row: Row) -> None:
     """Give the sum of a list to the note that its best item describes: an index page, a map of contents.
 
-    An item such as `- [Boat](boat.md): broker, policy and renewal` says what another note is about, often in
-    words that the note itself has not (.78 against .27 on a set with index pages). A note of a day has no
-    lists: a log says what happened.
+    An item `- [Boat](boat.md): broker, policy and renewal` says what a note is about, often in words that it
+    does not have (.78 against .27 on a set with index pages). A note of a day is a log, and has no lists.
     """
     has_links = any(sign in row.text for sign in ("](", "[[", "href="))
     if not has_links or row.source != MEMORY or row.day:

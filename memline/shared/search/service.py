@@ -20,7 +20,7 @@ from memline.shared.config.schema import Query
 from memline.shared.embedders.protocol import LateVector
 from memline.shared.errors import ProviderError
 from memline.shared.finding import Finding, warning
-from memline.shared.index import ledger, token_rows
+from memline.shared.index import token_rows
 from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
 from memline.shared.search import fusion
@@ -86,7 +86,7 @@ def retrieve(
         with _keywords_instead(findings):
             compared = None if vector is None else index.comparison(active, *vector)
         # What was indexed while a source was switched on is not shown once it is off.
-        is_limited = request.is_limited or (sources and ledger.has_others(connection, sources))
+        is_limited = request.is_limited or (sources and not index.matches.sources.issubset(sources))
         files = files_within(connection, request, bounds, sources) if is_limited else None
         index.matches.files = None if files is None else json_ids(files)
         search = _Search(index.matches, question, settings, explain=request.explain)

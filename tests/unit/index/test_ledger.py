@@ -25,9 +25,8 @@ def test_problems_are_the_files_that_a_user_should_look_at(writer):
     assert [(entry.path, entry.outcome) for entry in found] == [("a.md", "failed"), ("b.md", "not_text")]
 
 
-def test_files_of_other_sources_are_noticed(writer):
+def test_sources_are_those_of_the_files(writer):
     writer.store_file(file_row("a.md", "apples"))
 
-    assert ledger.has_others(writer.connection, ["sessions"])
-    assert not ledger.has_others(writer.connection, ["memory"])
+    assert ledger.sources(writer.connection) == {"memory"}
     assert ledger.source_counts(writer.connection) == [("memory", 1, 1)]
