@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import msgspec
 
 from memline.shared.note_names import is_markdown, name_key, without_ending
+from memline.shared.sources.dates import day_named
 from memline.shared.sources.markdown import ALIASES, TAGS, TITLES, Outline, outline, without_code
 
 #: Links of a note that are kept; a list of everything has a few thousand.
@@ -183,10 +184,10 @@ def about(lines: Sequence[str], shape: Outline) -> About:
 
 
 def _day(text: str) -> str:
-    match = _DAY.match(text)
-    figures = [int(each) for each in match.groups() if each and each.isdecimal()] if match else []
-    with suppress(TypeError, ValueError):
-        return date(*figures).isoformat()
+    if not (match := _DAY.match(text)):
+        return str(day_named(text[:_MAX_CHARS]) or "")
+    with suppress(ValueError):
+        return str(date(*(int(each) for each in match.groups() if each and each.isdecimal())))
     return ""
 
 

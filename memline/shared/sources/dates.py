@@ -11,6 +11,7 @@ from datetime import date, datetime, timedelta
 import msgspec
 
 from memline.shared.errors import BadRequest
+from memline.shared.note_names import without_ending
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 #: By their first three letters.
@@ -176,17 +177,24 @@ def start_with_fillers(text: str, begin: int) -> int:
     return match.start() if match else begin
 
 
-def day_of_path(path: str) -> date | None:
-    """Read the day in the name of a file; None when there is none.
+def day_named(text: str) -> date | None:
+    """Return the first day that a text names with its year; None for one that is counted from today."""
+    named = (days for days in days_in(text, date.max) if days.has_year and not days.is_relative)
+    return next((days.first for days in named if days.first == days.last), None)
 
-    `2026-02-10-rollout.md`, `2026_02_10.md`, `20260210.md`, `2026/02/10.md`.
+
+def day_of_path(path: str) -> date | None:
+    """Read the day in the name of a file, or of its folders; None when there is none.
+
+    `2026-02-10-rollout.md`, `2026_02_10.md`, `20260210.md`, `2026/02/10.md`, and what `days_in` reads.
     """
     name = path.rpartition("/")[2]
     match = _DAY_OF_NAME.search(name)
     if match and (match[2] or match[1].startswith(("19", "20"))):
         return _valid(int(match[1]), int(match[3]), int(match[4]))
-    match = _DAY_BELOW.search(path)
-    return _valid(*map(int, match.groups())) if match else None
+    if match := _DAY_BELOW.search(path):
+        return _valid(*map(int, match.groups()))
+    return day_named(without_ending(name))
 
 
 def day_of_time(seconds: float) -> date:
