@@ -206,8 +206,14 @@ def store_answer(
         if odd := [vector for vector in rows if len(vector.vector) != 4 * row.vector_dims]:
             words = f"{len(odd[0].vector) // 4} dimensions came, the index has {row.vector_dims}"
             hashes = tuple(vector.hash for vector in odd)
+            # Of whichever request: a probe that is answered so must not be waited for until its lease ends.
             refused = Failure(
-                hashes=hashes, kind="broken", error=words, action=_MODEL_CHANGED, no_results=True
+                hashes=hashes,
+                kind="broken",
+                error=words,
+                action=_MODEL_CHANGED,
+                is_probe=True,
+                no_results=True,
             )
             failures = (*failures, refused)
         # Not one that comes twice, or after its deadline: the provider may have worked since.

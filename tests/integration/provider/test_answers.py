@@ -64,3 +64,20 @@ def test_one_text_that_gets_no_vector_fails_alone_with_path_and_reason(place, se
 
     server.control({"fault": ""})
     assert not place.index().failed
+
+
+def test_a_model_that_changed_behind_its_name_is_not_mixed_and_re_embed_heals_it(place, server, right):
+    place.index()
+    before = place.contents().vectors
+    place.write("memory/new.md", note(99))
+    server.control({"fault": "wrong-dims"})
+
+    report = place.index()
+    kept = place.contents().vectors
+    healed = place.index(re_embed=True)
+
+    assert report.failed
+    assert "--re-embed" in report.action + str(report.failures)
+    assert kept == before
+    assert not healed.failed
+    assert {len(vector) for vector in place.contents().vectors.values()} == {4 * 15}
