@@ -144,3 +144,42 @@ def test_an_edit_that_keeps_size_and_time_is_seen_and_other_files_are_not_paid_a
     assert (report.files["changed"], report.vectors["embedded"]) == (2, 1)
     assert (again.files["changed"], again.files["unchanged"]) == (0, 4)
     assert [hit.path for hit in place.search("9876").hits][:1] == ["memory/door.md"]
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "words"),
+    [
+        ("worker embed", 1, "Error: it works with a queue, and no queue.url is set\n"),
+        ("search plughxyz", 0, "nothing in the notes matches\n"),
+        ("index", 0, "keyword search only: "),
+        ("backup restore {copy}", 0, "Try: memline {options} index\n"),
+        ("init {workspace} --yes", 0, "by words"),
+    ],
+)
+def test_a_command_says_once_what_is_and_what_to_type(place, line, status, words):
+    place.index()
+    copy = place.folder / "copy.sqlite"
+    place.call("backup", str(copy))
+    options = " ".join(place.arguments())
+    known = {"copy": copy, "workspace": place.workspace, "options": options}
+
+    ran = place.call(*line.format(**known).split())
+
+    assert (ran.status, (ran.stdout + ran.stderr).count(words.format(**known))) == (status, 1)
+
+
+@pytest.mark.place(files={}, notes=30)
+def test_an_interrupted_index_stores_what_was_paid_for(place, server):
+    place.configure(**remote(server.url, maxRows=1))
+    server.control({"latency_ms": 300})
+
+    with running_memline(*place.arguments("index")) as process:
+        until(lambda: len(server.requests) > 3, "a few requests")
+        end(process, signal.SIGINT)
+    stored = len(place.contents().vectors)
+
+    assert len(server.requests) < 90
+    assert stored == len(server.texts)
+    server.control({"latency_ms": 0})
+    place.index()
+    assert set(server.texts.values()) == {1}
