@@ -42,7 +42,7 @@ from memline.shared.index.driver import (
 )
 from memline.shared.index.rows import FileRow, VectorRow
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import health, jobs, leases, model_change
+from memline.shared.scheduling import health, jobs, leases, minutes, model_change
 from memline.shared.scheduling.budget import Budget
 from memline.shared.scheduling.health import Failure, Health
 from memline.shared.scheduling.leases import Usage
@@ -89,6 +89,8 @@ class IndexWriter:
         self._cache_entries = cache_entries
         #: When this process sent a batch to its worker (monotonic seconds).
         self._batch_sent_at: dict[str, float] = {}
+        #: The minute of the epoch that was noted last, in the process that dispatches.
+        self._noted_minute = 0
         self._lease_s = lease_s
 
     @classmethod
@@ -127,6 +129,10 @@ class IndexWriter:
         return file_id(self.path) != self._file_id
 
     def close(self) -> None:
+        if self._noted_minute:
+            self._noted_minute = 0
+            with suppress(IndexFault):
+                self.note_minute()
         shorten_log(self.connection, self.path)
         self.connection.close()
         self.accounts.file.close()
@@ -142,6 +148,13 @@ class IndexWriter:
         """Give the same as `session`, the whole block in one transaction."""
         with self.session() as (connection, now), transaction(connection):
             yield connection, now
+
+    def note_minute(self) -> None:
+        """Keep for the chart what was embedded and is pending: once a minute, and at the end."""
+        with self.session() as (_, now):
+            if (minute := int(now // 60)) > self._noted_minute:
+                self._noted_minute = minute
+                minutes.note(self.accounts, self.path.name, now)
 
     def end_leases(self) -> None:
         """End all leases: their requests are lost, and counted as paid for."""

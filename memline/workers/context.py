@@ -178,6 +178,7 @@ class Context:
             self._holds[agent] = taken
             if not self.settings.queue:
                 self.writer(agent).end_leases()
+            self.writer(agent).note_minute()
         return True
 
     def keep(self, key: Hashable, build: Callable[[], C]) -> C:

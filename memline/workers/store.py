@@ -67,8 +67,11 @@ def store_vectors(message: StoreVectors) -> None:
 def sweep(message: Sweep) -> None:
     """Send what waits; when deep, first end what is overdue. Safe at any time, any number of times."""
     context = current()
-    if message.deep and context.dispatches(message.agent) and (over := context.writer(message.agent).sweep()):
-        _LOG.warning("leases.over", agent=message.agent, count=len(over))
+    if message.deep and context.dispatches(message.agent):
+        writer = context.writer(message.agent)
+        if over := writer.sweep():
+            _LOG.warning("leases.over", agent=message.agent, count=len(over))
+        writer.note_minute()
     _dispatch(context, message.agent, only_full=False)
 
 

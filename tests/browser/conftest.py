@@ -85,6 +85,8 @@ class World:
         """Have a job whose texts failed with hostile errors, and a batch."""
         with closing(IndexWriter.of(agent)) as writer:
             retarget(writer, MODEL_A)
+            # A chart to draw.
+            writer.note_minute()
             fail_all(writer, HOSTILE[0])
             add_batch(writer, "b" * 32, job_id="batch_1", error=HOSTILE[1], created_at=1.0, due=9e12)
 

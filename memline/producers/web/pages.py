@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 
 import msgspec
 from starlette.datastructures import QueryParams
 
 from memline.producers.api.calls import Calls
 from memline.producers.reports.jobs import listed
-from memline.producers.reports.state import AgentState, StateReader, to_json
+from memline.producers.reports.state import AgentState, State, StateReader, to_json
 from memline.producers.web.rendering import command
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index import driver, identities, ledger, vectors
+from memline.shared.index.accounts import AccountFile
 from memline.shared.queue import dead_letters
+from memline.shared.scheduling.minutes import last_day
 from memline.shared.search.request import search_request
 from memline.shared.search.results import pattern_of
 
@@ -24,6 +27,9 @@ MAX_QUESTION = 10_000
 #: Hits of a search, files of a list, failed texts, jobs and batches that have ended, and messages of a group,
 #: at most.
 HITS, FILES, FAILED, ENDED, MESSAGES = 10, 500, 100, 20, 5
+
+#: Minutes of a step of the chart, and the height of each of its two curves.
+STEP_MIN, HEIGHT = 10, 40
 
 #: What a page shows, by the names of its template.
 Data = Mapping[str, object]
@@ -55,12 +61,44 @@ def overview(view: View) -> Data:
         "findings": state.findings,
         "agents": [_agent_row(each) for each in state.agents],
         "rate": sum(each.vectors_per_second for each in state.agents),
+        "chart": _chart(view, state),
         "command": view.command("status"),
     }
 
 
+def _chart(view: View, state: State) -> Data | None:
+    """Draw a day of what was pending, and below it of what was embedded; None where nothing was."""
+    settings = view.tools.settings
+    # Texts of a key that was removed wait for nothing.
+    agents = [each.settings for each in state.agents if settings.queue or each.choice.identity]
+    with closing(AccountFile(settings.account_path)) as file:
+        minutes, waiting = last_day(file, {each.index_path.name for each in agents}, state.at)
+    starts = range(0, len(minutes), STEP_MIN)
+    embedded = [sum(minutes[start : start + STEP_MIN]) for start in starts]
+    pending = [max(waiting[start : start + STEP_MIN]) for start in starts]
+    if not any(embedded) and not any(pending):
+        return None
+    return {
+        "width": len(starts),
+        "embedded": sum(embedded),
+        "fastest": max(embedded),
+        "pending": waiting[-1],
+        "most": max(pending),
+        "curves": {"pending": _steps(pending, HEIGHT), "embedded": _steps(embedded, 2 * HEIGHT + 4)},
+    }
+
+
+def _steps(values: Sequence[int], floor: int) -> str:
+    """Return the path of an area with a step for each value, above its floor."""
+    scale = HEIGHT / max(*values, 1)
+    steps = (f"V{floor - value * scale:.4g}H{at}" for at, value in enumerate(values, 1))
+    return f"M0 {floor}{''.join(steps)}V{floor}Z"
+
+
 def _agent_row(each: AgentState) -> Data:
     choice = each.target.identity if each.fallback and each.target else each.choice
+    # A model that no run has taken up yet has no backlog.
+    pending = each.model.missing if each.model.reason else each.backlog.in_progress
     return {
         "agent": each.settings.agent,
         "workspace": str(each.settings.workspace),
@@ -68,7 +106,7 @@ def _agent_row(each: AgentState) -> Data:
         "files": each.files,
         "behind": each.plan.changes.count,
         "ready": each.backlog.ready,
-        "wanted": each.backlog.in_progress if each.model.missing else 0,
+        "wanted": pending if each.model.missing else 0,
         "failed": each.backlog.failed,
         "has_index": each.has_index,
         "error": each.fault.message if each.fault else "",

@@ -19,7 +19,7 @@ from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing
 from memline.shared.index import driver, meta
 
 #: Their `application_id` is the bytes "MemA".
-ACCOUNTS = driver.Kind(0x4D656D41, 12, Path(__file__).with_suffix(".sql"))
+ACCOUNTS = driver.Kind(0x4D656D41, 13, Path(__file__).with_suffix(".sql"))
 
 
 class AccountFile:

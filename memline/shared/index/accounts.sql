@@ -1,5 +1,5 @@
 -- What a home knows of its provider accounts. An account is `<provider>:<mark>`; the mark is 32 bits of a digest
--- of address and secrets, never a secret. An older file gets what it lacks.
+-- of address and secrets, never a secret.
 
 -- How an account does with a model in a mode: its breaker, and what it taught about the size of requests (`health.py`).
 CREATE TABLE IF NOT EXISTS health (
@@ -46,4 +46,14 @@ CREATE TABLE IF NOT EXISTS forgotten_sessions (
     path TEXT NOT NULL,
     at REAL NOT NULL,
     PRIMARY KEY (agent, path)
+) STRICT, WITHOUT ROWID;
+
+-- How many texts an index, by its file name, had embedded in all and how many were pending, in a minute of the epoch
+-- in which that changed (`scheduling/minutes.py`).
+CREATE TABLE IF NOT EXISTS minutes (
+    name TEXT NOT NULL,
+    minute INTEGER NOT NULL,
+    embedded INTEGER NOT NULL,
+    pending INTEGER NOT NULL,
+    PRIMARY KEY (name, minute)
 ) STRICT, WITHOUT ROWID;

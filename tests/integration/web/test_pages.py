@@ -56,6 +56,24 @@ def test_the_overview_says_what_is_behind_and_what_is_wrong(browser, notes):
     assert re.search(rf"memline [^<]*--workspace {notes.folder / 'main'} index", page)
 
 
+def test_the_overview_draws_a_day_of_what_was_pending_and_embedded(opened, notes, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    browser = opened()
+    page = browser.get("/")
+    # The model of the settings is taken up by the next run.
+    assert "Vectors pending 2" in text_of(page) and "<svg" not in page.text
+    with closing(IndexWriter.of(notes.settings.agents["main"])) as writer:
+        retarget(writer, MODEL_A)
+        writer.store_file(file_row("read.md", "apples", "pears"))
+        writer.note_minute()
+
+    page = browser.get("/")
+    assert "Pending : 3 now, 3 at most. Embedded : 0 texts" in text_of(page)
+    # A step of ten minutes that is full; nothing was embedded.
+    assert 'class="pending" d="M0 40V40H1' in page.text and "V0H144V40Z" in page.text
+    assert 'class="embedded" d="M0 84V84H1' in page.text and "V84H144V84Z" in page.text
+
+
 def test_a_search_shows_hits_with_their_matched_words(browser):
     answer = browser.get("/search", q="invoices cents", agent="main")
 

@@ -1,11 +1,13 @@
 import pytest
 
 from memline.shared.config.installation import Ceilings
+from memline.shared.index.accounts import AccountFile
 from memline.shared.index.rows import VectorRow
 from memline.shared.queue.messages import StoreFiles, StoreVectors, Sweep
 from memline.shared.scheduling.budget import spent
 from memline.shared.scheduling.health import Failure
 from memline.shared.scheduling.leases import LEASE_S, Usage
+from memline.shared.scheduling.minutes import MINUTES, last_day
 from memline.workers import store
 from tests.support.index_rows import backlog, file_row, vector_of
 from tests.unit.workers.conftest import work
@@ -20,6 +22,17 @@ def request_sent(context, sent):
     (request,) = sent
     sent.clear()
     return request.request
+
+
+def answer_of(request):
+    """The message with the vectors of a request."""
+    return StoreVectors(
+        agent="main",
+        identity=request.identity,
+        lease=request.lease,
+        vectors=tuple(VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in request.texts),
+        usage=Usage(tokens=5, paid_calls=3),
+    )
 
 
 def test_texts_that_were_sent_are_not_sent_again_by_a_sweep(context, sent, request_sent):
@@ -51,17 +64,8 @@ def test_texts_of_an_expired_lease_are_sent_again_and_the_log_says_so(
 
 
 def test_an_answer_that_is_stored_twice_counts_once(context, clock, sent, request_sent):
-    rows = tuple(VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in request_sent.texts)
-    message = StoreVectors(
-        agent="main",
-        identity=request_sent.identity,
-        lease=request_sent.lease,
-        vectors=rows,
-        usage=Usage(tokens=5, paid_calls=3),
-    )
-
     for _ in range(2):
-        work(store.store_vectors, message)
+        work(store.store_vectors, answer_of(request_sent))
 
     writer = context.writer("main")
     assert backlog(writer).ready == 2
@@ -84,3 +88,29 @@ def test_texts_of_a_failed_request_are_wanted_again(context, sent, request_sent)
 
     assert sent == []
     assert backlog(context.writer("main")).wanted == 2
+
+
+def test_what_was_embedded_and_what_is_pending_is_kept_by_the_minute_for_a_day(context, clock, request_sent):
+    settings = context.settings
+    log = settings.account_path.with_name(f"{settings.account_path.name}-wal")
+
+    def chart(at):
+        return last_day(AccountFile(settings.account_path), [settings.agents["main"].index_path.name], at)
+
+    def sweep_after(seconds):
+        clock.advance(seconds)
+        work(store.sweep, Sweep(agent="main", deep=True))
+        return log.read_bytes()
+
+    work(store.store_vectors, answer_of(request_sent))
+    written, began = sweep_after(60), clock.now()
+
+    assert [counts[-3:] for counts in chart(began)] == [[0, 0, 2], [2, 2, 0]]
+    # Nothing changes, nothing is written.
+    assert sweep_after(60) == written
+    assert [counts[-3:] for counts in chart(clock.now())] == [[0, 2, 0], [2, 0, 0]]
+
+    work(store.store_files, StoreFiles(agent="main", files=(file_row("b.md", "plums"),)))
+    sweep_after(MINUTES * 60)
+    assert [sum(counts) for counts in chart(clock.now())] == [0, 1]
+    assert [sum(counts) for counts in chart(began)] == [0, 0]
