@@ -79,6 +79,10 @@ def discover(paths: MemoryPaths) -> Discovery:
     walk.walk_workspace()
     for root in paths.extras:
         walk.walk_root(root, "additional memory path")
+    if names := sorted({*walk.bad_names}):
+        # One: from a zip of another system come hundreds.
+        more = f" (and {len(names) - 1:,} more)" * (len(names) > 1)
+        walk.issues.append(f"the name of {names[0]} is not valid UTF-8{more}")
     if not walk.files and not walk.issues:
         walk.issues.append(f"no memory files found in {paths.workspace}")
     return Discovery(
@@ -113,6 +117,7 @@ class _Walk:
         self.issues: list[str] = []
         self.unlisted: list[str] = []
         self.left_out: dict[str, str] = {}
+        self.bad_names: list[str] = []
 
     def walk_workspace(self) -> None:
         workspace = self._paths.workspace
@@ -202,8 +207,7 @@ class _Walk:
             # A link to a folder is reported.
             is_read = not is_ignored_folder(name) and entry.is_symlink() and os.path.isdir(path)
         if is_read and not is_storable(name):
-            shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-            self.issues.append(f"the name of {shown} is not valid UTF-8")
+            self.bad_names.append(os.fsencode(path).decode("utf-8", "backslashreplace"))
         elif is_read and rules and (reason := why(rules, path, is_folder=is_folder)):
             self.left_out[self._paths.ledger_path(path) + ("/" if is_folder else "")] = reason
         elif is_read and not is_folder:
