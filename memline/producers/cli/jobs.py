@@ -23,7 +23,7 @@ def act(verb: str, invocation: Invocation, as_json: bool, **arguments: Any) -> i
         agents = tuple(invocation.enabled_agents())
     asker = Asker(settings=settings, agents=agents, agent=invocation.options.agent or "")
     done = VERBS[verb](asker, **arguments)
-    print_result(done.value, as_json, done.words)
+    print_result(done.value, as_json, map(invocation.as_typed, done.words))
     return None if done.is_changed else 1
 
 
@@ -83,7 +83,7 @@ def _cells(job: dict[str, Any]) -> tuple[str, ...]:
 def show(invocation: Invocation, job: str, as_json: bool) -> None:
     """Show all that is known of a job; JOB is its id, the beginning of it, or a provider's id of a batch."""
     answer = report(named(invocation.agents(), job), queue=invocation.settings.queue)
-    print_result(answer, as_json, _rows(answer))
+    print_result(answer, as_json, map(invocation.as_typed, _rows(answer)))
 
 
 def _rows(answer: dict[str, Any]) -> Iterator[str]:

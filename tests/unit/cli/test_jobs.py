@@ -112,7 +112,7 @@ def test_a_batch_is_cancelled_and_says_what_becomes_of_its_texts(place, batch, c
 
     with closing(IndexWriter.of(place.agent)) as writer:
         (row,) = batches.open_batches(writer.connection)
-    assert "1 vector is kept" in said and "are sent in requests" in said and "memline index" in said
+    assert "1 vector is kept" in said and "are sent in requests" in said and place.typed("index") in said
     assert row.cancel_reason == "cancelled by the operator"
     assert "at the provider, to be cancelled" in output(place, capsys, "jobs")
 
