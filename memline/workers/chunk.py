@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+
+from memline.shared.errors import QueueError
 from memline.shared.index import ledger
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.rows import FileRow
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import ChunkFiles, StoreFiles
 from memline.shared.sync.read_file import FileReader
-from memline.workers.context import current
+from memline.workers.context import Context, current
 
 #: Characters of text in one StoreFiles message, about: large enough to be cheap, small enough to stay in
 #: memory and off Redis for long.
 MESSAGE_CHARS = 1_000_000
+
+#: Messages on the store queue above which a chunk worker waits, and for how many seconds at most: then the
+#: store worker is away, and a file more or less does not matter.
+MAX_STORE_DEPTH = 32
+MAX_WAIT_S = 30.0
+LOOK_EVERY_S = 0.01
 
 
 @actor(ChunkFiles)
@@ -35,11 +45,18 @@ def chunk_files(message: ChunkFiles) -> None:
         rows.append(row)
         chars += sum(len(chunk.text) for chunk in row.chunks or ())
         if chars > MESSAGE_CHARS:
-            _send(message, rows)
+            _send(message, rows, context)
             rows, chars = [], 0
     if rows:
-        _send(message, rows)
+        _send(message, rows, context)
 
 
-def _send(message: ChunkFiles, rows: list[FileRow]) -> None:
+def _send(message: ChunkFiles, rows: list[FileRow], context: Context) -> None:
+    """Send rows when the store worker has room, so that texts do not pile up in memory or Redis."""
+    deadline = time.monotonic() + MAX_WAIT_S
+    # While Redis is away the sender waits for it, and says so.
+    with suppress(QueueError):
+        while time.monotonic() < deadline and context.requests.store_depth() > MAX_STORE_DEPTH:
+            if context.stopping.wait(LOOK_EVERY_S):
+                break
     send(StoreFiles(agent=message.agent, files=tuple(rows), job=message.job, index=message.index))

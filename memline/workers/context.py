@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from typing import Protocol, TypeVar, cast
 
+from dramatiq.brokers.stub import StubBroker
+
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
@@ -79,9 +81,16 @@ class SweepTimer(threading.Thread):
 class Requests:
     """What the dispatcher and the workers ask of the queues: here those in the memory of one process."""
 
+    def __init__(self, broker: StubBroker | None = None) -> None:
+        self._broker = broker
+
     def credits(self) -> int:
         """Count the requests that may be in flight at this moment."""
         return PER_THREAD * QUEUES["embed"]
+
+    def store_depth(self) -> int:
+        """Count the messages that wait for the store worker. Any thread may ask."""
+        return self._broker.queues["store"].qsize() if self._broker else 0
 
     def begin(self, lease: str, for_s: float) -> bool:
         """Note that a request is sent, whose lease lasts so many seconds; False when one was sent before.

@@ -83,6 +83,7 @@ class RedisRequests(Requests):
     """The queues of a fleet."""
 
     def __init__(self, address: QueueAddress) -> None:
+        super().__init__()
         self._address = address
         self._client = redis_client.client(address)
         self._embed_threads = QUEUES["embed"]
@@ -98,3 +99,6 @@ class RedisRequests(Requests):
             threads = sum(each.threads_of.get("embed", 0) for each in fleet.workers)
             self._embed_threads = threads or QUEUES["embed"]
         return PER_THREAD * self._embed_threads
+
+    def store_depth(self) -> int:
+        return int(self._client.llen(self._client.key("store")))

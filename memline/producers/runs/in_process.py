@@ -20,7 +20,7 @@ from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.queue import broker as queue_broker
 from memline.shared.queue.fleet_workers import FleetWorkers
 from memline.shared.queue.routes import INDEXING, QUEUES, uses_batches
-from memline.workers.context import Context
+from memline.workers.context import Context, Requests
 from memline.workers.lifecycle import Workers
 
 #: Milliseconds an idle thread sleeps before it looks whether it should stop: short for a command that ends,
@@ -65,7 +65,12 @@ class InProcessWorkers(Workers):
             # Not in a program that uses `Memory`: it may have threads of its own.
             _share_one_heap()
         self._broker = queue_broker.in_process()
-        return self._broker, Context(self._settings, clock=self._clock, kind=self._kind)
+        return self._broker, Context(
+            self._settings,
+            clock=self._clock,
+            requests=Requests(self._broker),
+            kind=self._kind,
+        )
 
     def __enter__(self) -> Self:
         _one_at_a_time.acquire()

@@ -25,6 +25,19 @@ def test_many_files_are_sent_in_several_messages(context, sent, monkeypatch):
     assert len(sent) == 2
 
 
+def test_a_full_store_queue_is_waited_for_until_the_process_is_told_to_stop(context, sent, monkeypatch):
+    depths = iter([100, 100, 3])
+    monkeypatch.setattr(context.requests, "store_depth", lambda: next(depths))
+
+    work(chunk.chunk_files, MESSAGE)
+    monkeypatch.setattr(context.requests, "store_depth", lambda: 100)
+    context.stopping.set()
+    work(chunk.chunk_files, MESSAGE)
+
+    assert next(depths, None) is None
+    assert len(sent) == 2
+
+
 def test_files_of_another_workspace_are_refused(context, sent):
     here = context.agent("main").index_path.name
 
