@@ -53,7 +53,8 @@ class JobFeeder:
         """`index`: the file name of the index."""
         self._agent = agent
         self._index = index
-        #: The files of the window that were enqueued.
+        #: The job that is fed, and the files of the window that were enqueued.
+        self._job_id = 0
         self._sent: set[str] = set()
         #: When a file arrived or was enqueued last, and when the feeder looked (monotonic seconds).
         self._moved_at = 0.0
@@ -69,6 +70,8 @@ class JobFeeder:
         self._looked_at, job = now, jobs.next_to_read(connection)
         self._has_files = job is not None
         if job is not None:
+            if job.id != self._job_id:
+                self._job_id, self._sent = job.id, set()
             window = _window(jobs.files_of(connection, job.id, AHEAD_FILES))
             paths, force = self._due(window, now), bool(job.force)
             enqueue_files(self._agent, paths, index=self._index, force=force, job=job.token)

@@ -73,3 +73,15 @@ def test_a_process_that_starts_goes_on_and_ends_with_the_last_file(writer, enque
 
     assert not feeder.advance(writer.connection)
     assert enqueued == ["001.md"]
+
+
+def test_each_job_is_fed_at_once_though_the_one_before_had_the_same_file(writer, enqueued, clock):
+    feeder = feed.JobFeeder("main", "main.sqlite")
+
+    for at in range(2, 6):
+        job = make_job(writer, 1, 1)
+        feeder.advance(writer.connection)
+        writer.store_file(file_row("000.md", f"read {at}", at=at), job=job.token)
+        clock.advance(feed.FEED_EVERY_S)
+
+    assert enqueued == 4 * ["000.md"]
