@@ -19,8 +19,8 @@ from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose, choose_fallback
 from memline.shared.embedders.local import downloads
-from memline.shared.errors import IndexCorrupt, IndexFault
-from memline.shared.findings.check import check
+from memline.shared.errors import IndexCorrupt, IndexFault, QueueError
+from memline.shared.findings.check import check, check_common
 from memline.shared.findings.conditions import unread_notes
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.index import batches, chunks, identities, ledger, meta, vectors
@@ -152,7 +152,7 @@ class IndexRun:
         #: The most files of jobs that were to be read at a moment of this run.
         self._job_files = 0
         #: The vectors as they were seen last, and since when (monotonic seconds).
-        self._backlog, self._unchanged_since = Backlog(), time.monotonic()
+        self._backlog, self._unchanged_since = Backlog(), clock.monotonic()
         with faults(agent.index_path):
             self._embedded_before = meta.get(self._reader, meta.EMBEDDED_TOTAL, 0)
             self._cached_before = meta.get(self._reader, meta.CACHED_TOTAL, 0)
@@ -205,7 +205,7 @@ class IndexRun:
 
         with workers_of(self._settings, self._agent, clock=self._clock) as workers:
             # Not before: the workers of another run in this process may have had to end first.
-            self._unchanged_since = time.monotonic()
+            self._unchanged_since = self._clock.monotonic()
             progress = RunProgress()
             # The store worker takes up what waits in the rows.
             send(Sweep(agent=self._agent.agent))
@@ -245,7 +245,7 @@ class IndexRun:
         """Measure how far the run is, and whether there is nothing more to wait for."""
         backlog, batches, waiting = facts.backlog, self._batches(facts), ""
         if backlog != self._backlog:
-            self._backlog, self._unchanged_since = backlog, time.monotonic()
+            self._backlog, self._unchanged_since = backlog, self._clock.monotonic()
         if facts.batches or facts.requests.wait_s(facts.now):
             waiting = "; ".join(each.what for each in check(facts) if each.code in _WAITING)
         job_files = jobs.count_waiting(self._reader)
@@ -262,6 +262,8 @@ class IndexRun:
         is_over = backlog.in_progress <= batches.texts + batches.queued and not batches.is_busy
         is_over = is_over and not self._is_switching(facts)
         is_stopped = backlog.leased <= batches.texts and self._is_stopped(facts)
+        if self._unchanged_s() > TAKE_OVER_S and not (is_over or is_stopped or backlog.leased):
+            self._refuse_old_settings(facts)
         return progress, is_over or is_stopped or not self._is_embedding
 
     def _batches(self, facts: Facts) -> batch_plan.Waiting:
@@ -271,7 +273,7 @@ class IndexRun:
         return batch_plan.waiting(self._reader, facts.target.id, batch, since=since)
 
     def _unchanged_s(self) -> float:
-        return time.monotonic() - self._unchanged_since
+        return self._clock.monotonic() - self._unchanged_since
 
     def _is_switching(self, facts: Facts) -> bool:
         """Tell whether another model was just named, and its texts are about to be wanted."""
@@ -289,6 +291,13 @@ class IndexRun:
         is_its_own = target and stop.subject == target.identity.provider
         may_fall_back = is_first and is_its_own and choose_fallback(self._agent, choice) is not None
         return self._unchanged_s() > (TAKE_OVER_S if may_fall_back else SETTLE_S)
+
+    def _refuse_old_settings(self, facts: Facts) -> None:
+        """Raise QueueError when texts are due, and who sends them knows another model, as before a change."""
+        is_due = facts.target and vectors.next_texts(self._reader, facts.target.id, 1, facts.now)
+        for each in check_common(self._settings, [self._agent]) if is_due and not sending(facts) else ():
+            if each.code == "old_settings":
+                raise QueueError(each.what, hint=each.action)
 
     def report(self) -> IndexReport:
         """Report what happened, from the rows. Raises IndexFault: those of a deleted file say nothing."""

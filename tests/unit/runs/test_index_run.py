@@ -1,7 +1,10 @@
+from contextlib import closing
+
 import pytest
 
 from memline.producers.runs.index_run import IndexRun
-from memline.shared.errors import IndexFault
+from memline.shared.errors import IndexFault, QueueError
+from memline.shared.index.hold import hold
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, remote
 
@@ -55,3 +58,18 @@ def test_one_run_keeps_the_cache_within_its_limit(tmp_path, cache, kept):
         place.index()
 
     assert place.status()["cache"]["cached"] == kept
+
+
+def test_a_run_ends_when_the_process_that_sends_does_not_know_the_new_model(tmp_path, clock):
+    place = Place(folder=tmp_path / "user")
+    with EmbeddingServer() as server:
+        place.furnish(notes=1, is_indexed=True, **remote(server.url))
+        place.configure(**remote(server.url, model="another"))
+
+        with (
+            closing(hold(place.index_path, "up", now=0)),
+            pytest.raises(QueueError, match="runs with the settings of its start"),
+        ):
+            place.index(clock=clock)
+
+        assert place.index().vectors["pending"] == 0
