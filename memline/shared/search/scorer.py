@@ -15,7 +15,7 @@ The best chunk, if it is a list, gives its sum to the note that its best item de
 is added, where the best s is 1. What each part is worth: `python -m benchmarks.ablation`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
 from sqlite3 import Connection
@@ -60,6 +60,8 @@ _NAMED = (
     " FROM names CROSS JOIN files ON files.id = file_id WHERE key IN (?, ?, ?)"
 )
 
+_TEXTS = "SELECT id, text_hash FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
+
 
 def score(matches: Matches, question: Question, pool: int) -> Words:
     """Score the best `pool` chunks of the files that are searched."""
@@ -72,12 +74,25 @@ def score(matches: Matches, question: Question, pool: int) -> Words:
     among = None if matches.files is None else {*matches.owners(CHUNKS, "file_id", matches.files)}
     sums = _sums(matches, CHUNKS, words.lookups, pool, words.named, among)
     sums |= {row: sums.get(row, 0.0) + added for row, added in words.named.items()}
-    words.sums = {row: sums[row] for row in nlargest(pool, sums, key=sums.__getitem__)}
+    words.sums = {row: sums[row] for row in _best(matches, sums, pool)}
     for row in matches.read([*words.sums][:NEAR_CHUNKS]).values():
         words.sums[row.id] *= 1 + NEAR * near(row.text, words.needles)
     for row in matches.read(nlargest(1, words.sums, key=words.sums.__getitem__)).values():
         _add_described(matches, words, row)
     return words
+
+
+def _best(matches: Matches, sums: Mapping[int, float], pool: int, table: str = CHUNKS) -> list[int]:
+    """Return the best rows; ties by their text, so that an index made in another order answers the same."""
+    best = nlargest(pool, sums, key=sums.__getitem__)
+    is_few = table == CHUNKS and len(sums) <= COMMON
+    cuts = {sums[best[at - 1]] for at in (NEAR_CHUNKS, pool) if is_few and len(sums) > at <= pool}
+    tied = [row for row, said in sums.items() if said in cuts]
+    if len(cuts) < len(tied) <= MANY:
+        texts = dict(matches.connection.execute(_TEXTS, (json_ids(tied),)))
+        some = {*best, *tied}
+        best = nlargest(pool, some, key=lambda row: (sums[row], texts.get(row, b""), -row))
+    return best
 
 
 def places(text: str, needles: Sequence[Needle]) -> list[tuple[int, str, float]]:
@@ -140,7 +155,7 @@ def _sums(
     sums = dict[int, float]()
     for some in (early, late):
         if some is late and late:
-            among = {*nlargest(pool, sums, key=sums.__getitem__), *kept}
+            among = {*_best(matches, sums, pool, table), *kept}
             some = [each for each in late if matches.count(table, each.match) <= COMMON]
         fits = matches.fits(table, [each.match for each in some], among)
         for each in some:

@@ -1,8 +1,11 @@
 """Which note is first, by the words of a question alone."""
 
+from contextlib import closing
+
 import pytest
 
-from tests.unit.search.conftest import ask, paths
+from memline.shared.search.search_index import SearchIndex
+from tests.unit.search.conftest import Notes, ask, paths
 
 FILLER = "Weather and lunch, a walk, some reading about gardens and stones."
 
@@ -88,3 +91,16 @@ def test_a_question_in_some_files_is_answered_from_these(notes, index):
 
     assert [hit.path for hit in answer.hits] == ["in/a.md"]
     assert answer.missing == ("barn",)
+
+
+@pytest.mark.parametrize("question", ["stove", "stove of the cellar"])
+def test_an_index_that_was_made_in_another_order_answers_the_same(tmp_path, clock, question):
+    answers = []
+    for name, step in (("forwards", 1), ("backwards", -1)):
+        notes = Notes(tmp_path / f"{name}.sqlite", clock)
+        with closing(notes.writer), closing(SearchIndex(notes.path)) as index:
+            for number in range(150)[::step]:
+                notes.add(f"{number:03}.md", f"The stove {number:03}.{' In the cellar.' * (number % 3 == 0)}")
+            answers.append([(hit.path, hit.score) for hit in ask(index, question, max_results=100).hits])
+
+    assert answers[0] == answers[1]
