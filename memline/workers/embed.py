@@ -30,9 +30,10 @@ from memline.workers.context import Context, current
 #: `STOP_COOLDOWN_S`.
 MAX_WAIT_S = 5.0
 
-#: Seconds that such texts stay in the rows at least, and those that came to a worker for another model.
+#: Seconds that such texts stay in the rows at least, and that a worker keeps those for another model: another
+#: worker takes them sooner, and they do not go round and round.
 MIN_DEFERRED_S = 1.0
-MISMATCH_S = 30.0
+MISMATCH_S = 1.0
 
 _LOG = Log("embed")
 
@@ -68,7 +69,8 @@ def embed_texts(message: EmbedTexts) -> None:
     except MessageRefused as error:
         # Nothing was sent, and no provider is at fault: another process may be set up for it.
         _LOG.error("request.not_ours", error=error.message, action=error.hint)
-        outcome.error = _Unsent(error.message, hint=error.hint, retry_after_s=MISMATCH_S)
+        context.stopping.wait(MISMATCH_S)
+        outcome.error = _Unsent(error.message, hint=error.hint)
     except ProviderError as error:
         outcome.error = error
     except Exception as error:

@@ -164,13 +164,16 @@ def test_a_slip_is_told_to_the_rows_before_it_is_raised(context, identity, sent,
         ("bob", {}, "'bob', which is not configured here"),
     ],
 )
-def test_a_request_that_is_not_for_this_worker_goes_back_with_the_reason(
+def test_a_request_that_is_not_for_this_worker_goes_back_with_the_reason_and_the_account_goes_on(
     context, identity, sent, agent, changes, words
 ):
+    context.stopping.set()
+
     work(embed.embed_texts, request(replace(identity, **changes), agent=agent))
 
     (failed,) = sent[0].failed
     assert failed.kind == "unsent" and words in failed.error
+    assert failed.retry_after_s is None
 
 
 def test_a_request_that_brought_nothing_is_a_fault_of_the_provider_once(context, identity, sent, provider):
