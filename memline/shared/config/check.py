@@ -4,9 +4,10 @@ Texts lose their surrounding blanks, paths become absolute, `${NAME}` the variab
 object its `path`, `512kb` and `5m` numbers.
 
 The first mistake is a `ConfigError` with its path, the reason and the nearest key. A key that no block
-declares is a mistake below `memorySearch`, `queue`, `serve`, `limits` and `prices`; elsewhere the file may
-have OpenClaw's own keys. In an `openclaw.json` unknown keys are ignored everywhere but in a scope, and a
-number out of range becomes the nearest allowed one, both with a warning. No message quotes a secret.
+declares is a mistake in `agents` and below `memorySearch`, `queue`, `serve`, `limits` and `prices`;
+elsewhere the file may have OpenClaw's own keys. In an `openclaw.json` unknown keys are ignored everywhere
+but in a scope, and a number out of range becomes the nearest allowed one, both with a warning. No message
+quotes a secret.
 """
 
 import os

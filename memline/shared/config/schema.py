@@ -238,7 +238,7 @@ class AgentEntry(OpenBlock, frozen=True):
     workspace: Text = ""
 
 
-class AgentsBlock(OpenBlock, frozen=True):
+class AgentsBlock(Block, frozen=True):
     defaults: AgentDefaults = AgentDefaults()
     list: tuple[AgentEntry, ...] = ()
     entries: Mapping[str, AgentEntry] = {}

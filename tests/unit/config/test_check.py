@@ -30,6 +30,7 @@ MEMORY = "agents.defaults.memorySearch"
 WRONG = [
     ("agents", [], "agents", "expected an object"),
     ("agents.list", {}, "agents.list", "expected a list"),
+    ("agents.default", {"workspace": "/w"}, "agents.default", "write defaults instead"),
     ("agents.list", [{}], "agents.list[0]", "id is missing"),
     ("agents.list", ["main"], "agents.list[0]", "expected an object"),
     ("agents.defaults.workspace", 1, "agents.defaults.workspace", "expected a text"),
