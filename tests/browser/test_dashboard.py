@@ -98,12 +98,12 @@ def test_a_number_follows_what_changes_without_a_reload(opened, world):
     page = opened()
     page.goto("/ui/")
     figure = "dl.tiles dd >> nth=0"
-    expect(page.locator(figure)).to_have_text("0", timeout=WAIT_MS)
+    expect(page.locator(figure)).to_have_text("3 0 behind", timeout=WAIT_MS)
     page.evaluate("window.same = true")
 
     world.write("memory/new.md", "An umbrella.\n")
 
-    expect(page.locator(figure)).to_have_text("1", timeout=WAIT_MS)
+    expect(page.locator(figure)).to_have_text("3 1 behind", timeout=WAIT_MS)
     assert page.evaluate("window.same")
     (world.notes / "memory" / "new.md").unlink()
 

@@ -182,6 +182,7 @@ def files(view: View) -> Data:
         "agent": settings.agent,
         "outcome": outcome,
         "path": path,
+        "most": FILES,
         "command": view.command("status", "--verbose", agent=settings.agent),
     }
 

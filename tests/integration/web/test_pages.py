@@ -47,10 +47,10 @@ def fill(place, error="the server refuses it"):
 
 
 def test_the_overview_says_what_is_behind_and_what_is_wrong(browser, notes):
-    assert "Files behind 0" in browser.shows("/")
+    assert "Files 2 0 behind" in browser.shows("/")
     notes.write("../main/memory/new.md", "An umbrella.\n")
 
-    until(lambda: "Files behind 1" in browser.shows("/"), "the new file")
+    until(lambda: "Files 2 1 behind" in browser.shows("/"), "the new file")
     page = browser.shows("/")
     assert "1 file is not in the index yet" in page
     assert re.search(rf"memline [^<]*--workspace {notes.folder / 'main'} index", page)
