@@ -15,6 +15,7 @@ The best chunk, if it is a list, gives its sum to the note that its best item de
 is added, where the best s is 1. What each part is worth: `python -m benchmarks.ablation`.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
@@ -49,9 +50,8 @@ NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 20
 
 #: Links of a list, and the share of a chunk's words that an item of it has.
 ITEMS, MOST_OF_LIST = 3, 0.7
-#: Lifts: the question is the title, an alias or the path of a file; it is only its first heading, or its file
-#: name below another heading; this is the only file that has an id of it. A note of a day that is asked for,
-#: times the share of the other words that it has; and where nothing else is asked. A tag that is asked for.
+#: Lifts: the question is the title, an alias or the path of a file; only its first heading, or its file name
+#: below another heading; where no file is, a heading in the chunk; an id that one file holds; a day; a tag.
 WHOLE, PART, ID, DAY, DAY_ALONE, TAG = 1.0, 0.3, 0.5, 1.0, 2.0, 4.0
 
 _NAMED = (
@@ -68,9 +68,8 @@ def score(matches: Matches, question: Question, pool: int) -> Words:
     words = look_up(matches, question.terms, MAX_TERMS)
     names = _names(matches, words.lookups)
     best = json_ids(nlargest(NAMED, names, key=names.__getitem__))
-    words.named = {
-        row: names[owner] for row, owner in matches.owners(CHUNKS, "file_id", best, NAMED_CHUNKS).items()
-    }
+    owners = matches.owners(CHUNKS, "file_id", best, NAMED_CHUNKS)
+    words.named = {row: names[owner] for row, owner in owners.items()}
     among = None if matches.files is None else {*matches.owners(CHUNKS, "file_id", matches.files)}
     sums = _sums(matches, CHUNKS, words.lookups, pool, words.named, among)
     sums |= {row: sums.get(row, 0.0) + added for row, added in words.named.items()}
@@ -104,8 +103,7 @@ def places(text: str, needles: Sequence[Needle]) -> list[tuple[int, str, float]]
             if not at or not text[at - 1].isalnum() or has_dense(needle):
                 found.append((at, label, worth))
             at = text.find(needle, at + len(needle))
-    found.sort()
-    return found
+    return sorted(found)
 
 
 def near(text: str, needles: Sequence[Needle]) -> float:
@@ -116,9 +114,9 @@ def near(text: str, needles: Sequence[Needle]) -> float:
 def best_run(
     places: Sequence[tuple[int, int, str, float]], most: int, again: float = 0.0
 ) -> tuple[float, int, int]:
-    """Return what the best run of places within `most` characters is worth, its start and its end.
+    """Return the worth of the best run of at most `most` characters, its start and its end.
 
-    `again`: what a term counts when it is seen again, as a share of the first time.
+    A term that is seen again counts a share `again` of its first time.
     """
     best = 0.0, 0, 0
     for first, (start, *_) in enumerate(places):
@@ -182,8 +180,7 @@ def _add_described(matches: Matches, words: Words, row: Row) -> None:
     An item `- [Boat](boat.md): broker, policy and renewal` says what a note is about, often in words that it
     does not have (.78 against .27 on a set with index pages). A note of a day is a log, and has no lists.
     """
-    has_links = any(sign in row.text for sign in ("](", "[[", "href="))
-    if not has_links or row.source != MEMORY or row.day:
+    if row.source != MEMORY or row.day or not re.search(r"\]\(|\[\[|href=", row.text):
         return
     items = described(row.text)
     shares = [near(item, words.needles) for _, item in items]
@@ -213,21 +210,24 @@ def lifts_of(matches: Matches, question: Question, words: Words, limit: int) -> 
     if is_day_alone:
         of_file |= {file_id: DAY_ALONE - at / (10 * len(dated)) for at, file_id in enumerate(dated)}
     ids = [each for each in words.lookups if each.term.kind == "id" and each.weight == 1.0]
+    asked = "[^\\w\\n]+".join(re.findall(r"\w+", question.whole))
+    heading = re.compile(rf"(?im)^(?:[^\w\n]|\d)*{asked}[^\w\n]*$")
+    best = matches.read([*words.sums][:NEAR_CHUNKS]).values() if asked and not of_file else ()
+    lifts = {row.id: ID for row in best if heading.search(f"{row.heading.rpartition(' > ')[2]}\n{row.text}")}
     if not (of_file or dated or ids):
-        return {}
+        return lifts
     file_of = {row.id: row.file_id for row in matches.read(words.sums).values()}
     known = {*file_of.values()}
     others = [file_id for file_id in of_file if file_id not in known][:limit]
     first = 1 if question.tags else NAMED_CHUNKS
     brought = matches.owners(CHUNKS, "file_id", json_ids(others), first) if others else {}
-    lifts = {row: of_file[owner] for row, owner in (file_of | brought).items() if owner in of_file}
+    lifts |= {row: of_file[owner] for row, owner in (file_of | brought).items() if owner in of_file}
     for each in ids:
         exact = words.sums.keys() & each.fits.keys()
         if len({file_of[row] for row in exact}) == 1:
             lifts |= {row: max(ID, lifts.get(row, 0.0)) for row in exact}
-    if not is_day_alone:
-        of_day = [row for row, owner in file_of.items() if owner in dated]
-        lifts |= {row: lifts.get(row, 0.0) + DAY * words.coverage(row) for row in of_day}
+    for row in [row for row, owner in file_of.items() if owner in dated and not is_day_alone]:
+        lifts[row] = lifts.get(row, 0.0) + DAY * words.coverage(row)
     return lifts
 
 

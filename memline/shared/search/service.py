@@ -242,8 +242,8 @@ class _Search(Struct):
 
     def notice(self, hits: Sequence[Hit]) -> str:
         """Say why the list is as it is: days and words that no note has, or why it is empty."""
-        days = self.question.days
-        absent = [str(each) for each in days if not files_of_days(self.matches.connection, (each,))]
+        reader = self.matches.connection
+        absent = [str(day) for day in self.question.days if not files_of_days(reader, (day,))]
         missing = [word for word in self.words.missing if word not in absent]
         what = [f"no note is of {' or '.join(absent)}"] if absent else []
         if missing and (hits or absent):

@@ -45,6 +45,18 @@ FIRST = {
         | {"2026-03-05.md": "# 2026-03-05\n\nWalked a mile, fed a gull."},
         dict.fromkeys(("boiler access (Greta 2026-03-05)", "Greta 2026-03-05 boiler"), ("MEMORY.md", ...)),
     ),
+    "a section is found by its heading": (
+        {
+            "MEMORY.md": "# Memory\n\n"
+            + "## Topic\n\nWords on bread.\n\n" * 9
+            + "### 3. Backup **rotation**:\n\nKeep seven."
+        }
+        | {
+            f"{number}.md": f"The backup is done, and rotation of crops is next: {number}."
+            for number in range(4)
+        },
+        dict.fromkeys(("backup rotation", "Backup rotation?"), ("MEMORY.md", ...)),
+    ),
     "a file that is named comes first": (
         {
             "memory/deploy-notes.md": "Steps for the rollout.",
