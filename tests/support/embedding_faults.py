@@ -16,6 +16,7 @@ FAULTS = {
     "500": "server error",
     "503": "overloaded; `503:30` sends Retry-After",
     "504": "a gateway that gave up waiting",
+    "524": "the same, as Cloudflare says it",
     "html": "200 with a web page, as of a captive portal",
     "error-in-200": "200 with an error object, as of a gateway; `error-in-200:429` with a status",
     "words-in-200": "200 with an error object without a status, and these words in it",
@@ -29,7 +30,7 @@ FAULTS = {
     "duplicate-index": "the last row has the index of the first",
     "nan": "NaN in the vectors; `nan:WORD` only in those of texts with that word",
     "zero": "vectors of zeros; `zero:WORD` only those of texts with that word",
-    "wrong-dims": "vectors one dimension short",
+    "wrong-dims": "vectors one dimension short; `wrong-dims:WORD` only those of texts with that word",
     "floats": "JSON numbers although base64 was asked for",
     "no-base64": "400 for `encoding_format`, and JSON numbers without it",
     "no-index": "rows without an index, in order",
@@ -40,6 +41,8 @@ FAULTS = {
     "max-text-tokens": "400 above `max-text-tokens:50` tokens in a text",
     "max-bytes": "413 without words above `max-bytes:1000`",
     "refuse": "400 if any text contains `refuse:POISON`",
+    "blocked": "403 with a web page, as of a filter, if any text contains `blocked:POISON`",
+    "424-text": "424 if any text contains `424-text:POISON`",
     "redirect": "307 to `redirect:URL`",
     "hang": "no answer while the server lives; `hang:WORD` only for texts with that word",
     "slow": "`slow:500` waits so many milliseconds",
@@ -88,6 +91,7 @@ def error_answer(wire, faults, body, headers):
         ("500", 500, "server"),
         ("503", 503, "server"),
         ("504", 504, "server"),
+        ("524", 524, "server"),
     ):
         if word in faults:
             return wire.error(status, code, retry_after=faults[word], key=given, model=body.get("model"))
@@ -128,6 +132,10 @@ def _cap_error(wire, faults, texts):
         return wire.error(400, "text_tokens", cap=faults["max-text-tokens"], count=max(tokens))
     if is_above(sum(tokens), "max-tokens"):
         return wire.error(400, "tokens", cap=faults["max-tokens"], count=sum(tokens))
+    if has("blocked"):
+        return Answer(status=403, body=b"<html>This request was blocked.</html>", kind="text/html")
+    if has("424-text"):
+        return wire.error(424, "server")
     return wire.error(400, "refused") if has("refuse") else None
 
 
@@ -166,4 +174,4 @@ def _spoilt(faults, text, embedding):
     for name, value in (("nan", float("nan")), ("zero", 0.0)):
         if name in faults and faults[name] in text:
             return encoded([value] * len(numbers))
-    return encoded(numbers[:-1]) if "wrong-dims" in faults else embedding
+    return encoded(numbers[:-1]) if faults.get("wrong-dims", text + "-") in text else embedding

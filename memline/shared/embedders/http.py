@@ -153,7 +153,7 @@ class HttpClient:
                 return reply
             error = self.error(reply)
             # Of a gateway that gave up waiting the server behind it may have done its work.
-            error.maybe_paid = reply.status == 504
+            error.maybe_paid = reply.status in (504, 524)
             raise error
 
         return self._attempt(send, deadline=deadline)

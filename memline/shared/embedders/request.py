@@ -147,8 +147,8 @@ class Request:
         if is_slow and rows > 1:
             self._outcome.max_rows = rows // 2
             return ProviderSplit(f"{failure.message}, for {counted(rows, 'text')}", retry_after_s=0)
-        is_wait = isinstance(failure, ProviderLater) and not is_slow and not _may_be_of_a_text(failure)
-        if isinstance(failure, ProviderStop) or is_wait:
+        is_of_all = isinstance(failure, ProviderLater | ProviderStop) and not _may_be_of_a_text(failure)
+        if is_of_all and not is_slow:
             self._outcome.max_rows = failure.max_rows
             return failure
         is_size = isinstance(failure, ProviderTooBig) and rows > 1
@@ -156,8 +156,9 @@ class Request:
         if not is_sure and (error := self._try_reference(failure)) is not None:
             return error
         if rows == 1:
-            if isinstance(failure, ProviderLater):
-                hint = _SLOW_HINT if is_slow else failure.hint
+            if failure.kind not in ("refused", "too_big"):
+                # What it advises is about the server, which works.
+                hint = _SLOW_HINT if is_slow else ""
                 failure = ProviderBrokenAnswer(failure.message, hint=hint, status=failure.status)
             self._outcome.failures.append((first, failure))
             # It was this text, and not the size of the calls.
@@ -188,7 +189,12 @@ class Request:
 
 
 def _may_be_of_a_text(failure: ProviderError) -> bool:
-    """Tell whether an error that may pass could be caused by a text: a 5xx, or a connection that closed."""
+    """Tell whether a text could be why the server failed or said no.
+
+    Servers answer 5xx or 424, or close the connection; filters before them answer 403 or another 4xx.
+    """
     if failure.retry_after_s is not None or failure.max_rows:
         return False
-    return failure.status >= 500 if failure.status is not None else failure.maybe_paid
+    if failure.status is None or failure.code == "bad_key":
+        return failure.maybe_paid or failure.status == 403
+    return failure.code in ("", "bad_address")

@@ -169,7 +169,7 @@ def _failed(was: Health, failure: Failure, rules: Rules, now: float) -> Health:
         # It was in flight together with the one that began the pause: the same trouble.
         return was
     rows = len(failure.hashes)
-    halved = rows // 2 if rows > 1 and was.failures else was.max_rows
+    halved = rows // 2 if rows > 1 and was.failures and failure.kind == "later" else was.max_rows
     reason, action = failure.error, failure.action
     was = _replace(was, failures=was.failures + 1, reason=reason, action=action, full_answers=0)
     if was.paused or was.failures >= rules.max_failures:

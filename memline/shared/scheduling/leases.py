@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from sqlite3 import Connection
 
@@ -201,7 +202,10 @@ def store_answer(
     """
     connection = accounts.index
     with transaction(connection):
-        row = identities.ensure(connection, identity, vector_dims=len(rows[0].vector) // 4 if rows else 0)
+        sizes = Counter(len(vector.vector) // 4 for vector in rows)
+        row = identities.ensure(
+            connection, identity, vector_dims=max(sizes, key=sizes.__getitem__, default=0)
+        )
         good = [vector for vector in rows if len(vector.vector) == 4 * row.vector_dims]
         if odd := [vector for vector in rows if len(vector.vector) != 4 * row.vector_dims]:
             words = f"{len(odd[0].vector) // 4} dimensions came, the index has {row.vector_dims}"
@@ -213,7 +217,7 @@ def store_answer(
                 error=words,
                 action=_MODEL_CHANGED,
                 is_probe=True,
-                no_results=True,
+                no_results=not good,
             )
             failures = (*failures, refused)
         # Not one that comes twice, or after its deadline: the provider may have worked since.
@@ -234,7 +238,7 @@ def store_answer(
             for failure in held:
                 counts_texts = PROVIDERS[identity.provider].counts_texts
                 after = health.after_failure(after, failure, now, counts_texts=counts_texts)
-            return health.worked(after, len(good)) if good and not odd else after
+            return health.worked(after, len(good)) if good else after
 
         if not is_batch:
             health.update(accounts, identity.provider, health.REQUESTS, change)

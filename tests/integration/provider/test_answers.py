@@ -41,7 +41,18 @@ def test_a_cap_is_learned_and_kept(place, server, right, fault, most_repeated):
     assert len(server.repeated()) <= most_repeated
 
 
-@pytest.mark.parametrize("fault", ["refuse:word3x1x", "nan:word3x1x", "zero:word3x1x", "max-text-tokens:300"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "refuse:word3x1x",
+        "nan:word3x1x",
+        "zero:word3x1x",
+        "wrong-dims:word3x1x",
+        "blocked:word3x1x",
+        "424-text:word3x1x",
+        "max-text-tokens:300",
+    ],
+)
 def test_one_text_that_gets_no_vector_fails_alone_with_path_and_reason(place, server, right, fault):
     if fault.startswith("max-text"):
         place.write("memory/note-3.md", note(3) + "\n## Long\n\n" + "word3x1x " * 150)

@@ -55,7 +55,14 @@ def test_all_texts_get_their_vectors_and_a_size_is_learned(server, connect, cont
 @pytest.mark.parametrize("bad", [[0], [15], [3, 9], [0, 1, 2]])
 @pytest.mark.parametrize(
     ("fault", "kind"),
-    [("refuse:POISON", "refused"), ("nan:POISON", "broken"), ("zero:POISON", "broken")],
+    [
+        ("refuse:POISON", "refused"),
+        ("nan:POISON", "broken"),
+        ("zero:POISON", "broken"),
+        # A filter before the server; and a server whose model fails.
+        ("blocked:POISON", "broken"),
+        ("424-text:POISON", "broken"),
+    ],
 )
 def test_bad_texts_fail_alone_and_their_neighbours_are_embedded(server, connect, fault, kind, bad):
     server.control({"fault": fault})
@@ -74,6 +81,9 @@ def test_bad_texts_fail_alone_and_their_neighbours_are_embedded(server, connect,
         ("html", "stop", 2),
         ("nan", "stop", 2),
         ("refuse:m", "stop", 2),
+        ("blocked:m", "stop", 2),
+        ("424-text:m", "later", 2),
+        ("401", "stop", 1),
         ("500", "later", 4),
         ("close", "later", 4),
     ],
@@ -158,6 +168,7 @@ def test_no_call_begins_when_the_time_of_one_is_over(clock):
         # What had no answer may be paid for as well.
         (["close", "ok"], 2, 4),
         (["504", "ok"], 2, 4),
+        (["524", "ok"], 2, 4),
         (["500", "ok"], 1, 2),
         # With the text that tells whose fault it was.
         (["nan", "ok", "ok", "ok"], 4, 6),

@@ -88,6 +88,12 @@ def test_a_size_that_fails_twice_in_a_row_is_halved(twice):
     assert twice(health.worked(once), NOW + 2).max_rows == 0
 
 
+def test_vectors_of_other_dimensions_say_nothing_about_the_size():
+    once = failed(Health(), NOW, rows=8, kind="broken", no_results=True)
+
+    assert failed(once, NOW + 2, rows=8, kind="broken", no_results=True).max_rows == 0
+
+
 def test_a_single_text_that_a_limit_refuses_again_is_a_failure():
     once = asked(Health(), 1, NOW, rows=1)
 

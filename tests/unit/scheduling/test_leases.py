@@ -2,6 +2,7 @@
 
 import pytest
 
+from memline.shared.index.rows import VectorRow
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import health, leases
 from tests.support.index_rows import (
@@ -46,3 +47,15 @@ def test_a_failure_of_an_old_lease_does_not_touch_the_new_one(wanting, clock, ki
     assert not health.read(wanting.accounts, MODEL_A.provider).is_stopped
     answer(wanting, [new])
     assert backlog(wanting) == Backlog(ready=2)
+
+
+def test_one_vector_of_other_dimensions_than_its_neighbours_fails_alone(wanting):
+    wanting.store_file(file_row("b.md", "plums"))
+    (request,) = lease_all(wanting)
+    odd, *others = (text.hash for text in request.texts)
+    rows = [VectorRow(hash=odd, vector=bytes(8)), *(VectorRow(hash=one, vector=bytes(12)) for one in others)]
+
+    wanting.store_vectors(request.identity, request.lease, rows)
+
+    assert backlog(wanting) == Backlog(ready=2, wanted=1)
+    assert health.read(wanting.accounts, MODEL_A.provider) == health.Health()
