@@ -84,7 +84,7 @@ def test_the_tour_indexes_every_sample_note(tour):
     assert notes == 14
     assert f"{notes} added, 0 changed, 0 removed, 0 unchanged" in answer(tour, "memline index")
     assert f"{notes}/{notes} files" in answer(tour, "memline status")
-    assert re.search(r"Dirty:\s+no", answer(tour, "memline status"))
+    assert re.search(r"Stale:\s+no", answer(tour, "memline status"))
 
 
 @pytest.mark.parametrize(

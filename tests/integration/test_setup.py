@@ -85,7 +85,7 @@ def test_a_client_with_a_command_of_its_own_is_told_by_it(shell, tmp_path, monke
 
     assert (ran.status, (tmp_path / ".mcp.json").exists()) == (0, False)
     memline = str(tmp_path / "bin" / "memline")
-    words = ["mcp", "add", "memline", "--", memline, "--workspace", str(notes), "mcp"]
+    words = ["mcp", "add", "--scope", "user", "memline", "--", memline, "--workspace", str(notes), "mcp"]
     assert told.read_text().splitlines() == words
 
 

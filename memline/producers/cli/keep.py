@@ -81,7 +81,7 @@ def forget(
     done = forgetting.forget(agent, targets)
     lines = [
         f"Forgotten: {counted(done.lines, 'line')}, {counted(done.vectors, 'vector')}.",
-        *(f"  holds a line of it, and is left to you: {name}" for name in done.out_of_reach),
+        *(f"  contains a line of it, and is left to you: {name}" for name in done.out_of_reach),
         *(f"  a batch has it: {name}" for name in done.at_provider),
         f"  out of reach: copies outside of {agent.home} (backups, version control)",
     ]

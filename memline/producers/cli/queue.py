@@ -1,4 +1,4 @@
-"""`memline queue`: depth of the queues, backlog, workers and providers; dead messages; pause and resume."""
+"""`memline queue`: depth of the queues, backlog, workers and providers; dead letters; pause and resume."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _ERROR = click.option("--error", help="Messages with this error, or with this te
     "conditions",
     multiple=True,
     metavar="CONDITION",
-    help=f"Exit 1 when it holds, e.g. 'oldest>300'; one of {', '.join(MEASURES)} with < or >.",
+    help=f"Exit 1 when it is true, e.g. 'oldest>300'; one of {', '.join(MEASURES)} with < or >.",
 )
 @click.option("--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
 @AS_JSON
@@ -76,7 +76,7 @@ def queue(invocation: Invocation, conditions: tuple[str, ...], watch: bool, as_j
         _print(report)
     met = [text for text, is_met in tests if is_met(report)]
     for text in met:
-        note(f"{text} holds")
+        note(f"{text} is true")
     return 1 if met else None
 
 
@@ -112,15 +112,15 @@ def dead(invocation: Invocation, error: str | None, as_json: bool) -> None:
         lines.append(f"{counted(len(letters), 'message')}, {since}: {like}")
         lines += [f"    {each.id}  {each.queue}/{each.actor}  {each.agent}" for each in letters]
     every = [each.to_json() for letters in found.values() for each in letters]
-    print_result(every, as_json, lines or ["No dead messages."])
+    print_result(every, as_json, lines or ["No dead letters."])
 
 
 add_verbs(
     queue,
     [_ERROR, click.option("--id", "ids", multiple=True, help="Only messages of these ids.")],
     "--error 'disk is full'",
-    requeue="Put dead messages back on their queues. Safe: every actor may run twice.",
-    drop="Remove dead messages for good: the texts of an answer that waits to be stored are paid for again.",
+    requeue="Put dead letters back on their queues. Safe: every actor may run twice.",
+    drop="Remove dead letters for good: the texts of an answer that waits to be stored are paid for again.",
 )
 add_verbs(
     queue,

@@ -45,7 +45,7 @@ GROUPS = {
         ("worker", "up:worker", "Work on messages of the queue, in one role or more."),
     ),
     "Queue": (
-        ("queue", "queue:queue", "Show depth, backlog, workers and dead messages."),
+        ("queue", "queue:queue", "Show depth, backlog, workers and dead letters."),
         ("reindex", "jobs:reindex", "Ask for a reindex and return, or plan one."),
         ("jobs", "jobs:jobs", "List, show, pause, resume and cancel jobs and batches."),
     ),
@@ -133,7 +133,7 @@ GLOBAL_OPTIONS: list[click.Parameter] = [
         ("--config", "FILE", "Configuration file.  [env: MEMLINE_CONFIG]"),
         ("--home", "DIR", "Where indexes and state live.  [env: MEMLINE_HOME]"),
         ("--workspace", "DIR", "Folder of the notes.  [env: MEMLINE_WORKSPACE]"),
-        ("--agent", "ID", "The agent whose memory is meant."),
+        ("--agent", "ID", "The agent whose memory is used."),
     )
 ]
 

@@ -90,7 +90,7 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Sources", ", ".join((*body["sources"], *body["extraPaths"]))
     yield "Indexed", f"{body['files']:,}/{counted(there, 'file')} · {counted(body['chunks'], 'chunk')}"
     yield "Left out", ", ".join((*outcomes, *(f"{count:,} by {rule}" for rule, count in by_rule.items())))
-    yield "Dirty", "yes" if body["dirty"] else "no"
+    yield "Stale", "yes" if body["dirty"] else "no"
     yield "Store", body["dbPath"]
     yield "Workspace", f"{body['workspaceDir']} ({body['workspaceOrigin']})"
     yield "Vectors", f"{vector['ready']:,} ready · {vector['wanted']:,} pending · {vector['failed']:,} failed"

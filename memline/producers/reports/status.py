@@ -11,7 +11,7 @@ from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE
 from memline.shared.errors import IndexFault
-from memline.shared.finding import OK, Finding
+from memline.shared.finding import OK, PROBLEM, Finding
 from memline.shared.findings.check import check_common
 from memline.shared.index import driver, ledger
 from memline.shared.index.identities import IdentityRow
@@ -178,8 +178,9 @@ def examine_agent(
         counts = (now.files, "file"), (now.chunks, "chunk"), (now.backlog.ready, "vector")
         yield _ok(f"{', '.join(counted(*each) for each in counts)} in {agent.index_path}", agent.agent)
     choice, codes = now.choice, {each.code for each in now.findings}
+    failing = any(each.level == PROBLEM and each.subject == now.choice.provider for each in now.findings)
     if choice.requested == NONE:
         yield _ok(f"keyword search only: {choice.reason}", agent.agent)
-    elif choice.identity and not codes & {"provider_fails", "provider_unusable", "fallback_active"}:
+    elif choice.identity and not failing and not codes & {"provider_unusable", "fallback_active"}:
         is_asked = "asked for one vector" if deep else "not asked (memline doctor --deep)"
         yield _ok(f"embeds with {choice.provider} {choice.model}, {is_asked}", agent.agent)

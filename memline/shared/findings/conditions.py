@@ -343,10 +343,11 @@ def vectors_behind(facts: Facts) -> Iterator[Finding]:
         return
     stop, what = sending(facts), f"{counted(facts.waiting, 'vector', 'are')} pending"
     if stop is None and facts.has_embedder:
-        if facts.rate >= 1:
+        if facts.rate >= 1 and not facts.requests.failures:
             what += f", {facts.rate:,.0f} a second, about {span(facts.waiting / facts.rate)}"
-        elif (wait_s := facts.requests.wait_s(facts.now)) > 0:
-            what += f"; {facts.requests.reason}; goes on in {span(wait_s)}"
+        elif facts.requests.reason:
+            wait_s = facts.requests.wait_s(facts.now)
+            what += f"; {facts.requests.reason}" + f"; goes on in {span(wait_s)}" * (wait_s > 0)
         yield note("vectors_behind", what)
     elif stop is None or stop.code in ("role_missing", "redis_unusable"):
         # Other reasons are findings of their own, with the count.

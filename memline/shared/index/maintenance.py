@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -116,19 +117,22 @@ def drop_vectors(connection: Connection) -> tuple[int, list[str]]:
     return removed, [token for (token,) in tokens]
 
 
-def erase(connection: Connection) -> None:
+def erase(connection: Connection, *, wait_s: float = 30.0) -> None:
     """Write the whole index anew without what was deleted, and empty its WAL.
 
     FTS5 keeps deleted words until its segments are merged, and a page that SQLite has split may keep a copy
-    of a row. Raises IndexFault when another process reads an old state for longer than a write may wait.
+    of a row. Raises IndexFault when another process reads an old state for longer than that.
     """
     with transaction(connection):
         for table in chunks.FULL_TEXT:
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
     connection.execute("VACUUM")
-    # It waits for readers as for writers.
-    if connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
-        raise IndexFault(
-            "another process reads an old state of the index, so its log cannot be emptied",
-            hint="end the other process, then run the command again",
-        )
+    until = time.monotonic() + wait_s
+    # SQLite waits for readers and writers, but not for the checkpoint of a process that has just written.
+    while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+        if time.monotonic() >= until:
+            raise IndexFault(
+                "another process reads an old state of the index, so its log cannot be emptied",
+                hint="end the other process, then: memline index",
+            )
+        time.sleep(0.05)

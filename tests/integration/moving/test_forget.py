@@ -1,6 +1,8 @@
 """What is forgotten is in no byte of the note, the index and its WAL; what holds it elsewhere is named."""
 
 import json
+import subprocess
+import sys
 from contextlib import closing
 from datetime import date
 
@@ -166,10 +168,24 @@ def test_a_log_that_a_reader_holds_is_told(place):
     with closing(driver.open_reader(place.index_path)) as reader, driver.snapshot(reader):
         chunks.count(reader)
         with closing(writing), pytest.raises(MemlineError, match="reads an old state"):
-            maintenance.erase(writing)
+            maintenance.erase(writing, wait_s=0)
 
     place.call("forget", "memory/doors.md#L5", "--yes")
 
+    assert files_with(place.home) == []
+
+
+def test_a_log_is_emptied_after_the_checkpoint_of_another_process(place):
+    # SQLite's lock for a checkpoint is this byte.
+    code = "import fcntl, sys, time; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX, 1, 121)"
+    other = [sys.executable, "-c", f"{code}; print(flush=True); time.sleep(0.5)", f"{place.index_path}-shm"]
+    with closing(driver.open_writer(place.index_path)) as writing:
+        chunks.count(writing)
+        with subprocess.Popen(other, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            maintenance.erase(writing)
+
+    place.call("forget", "memory/doors.md#L5", "--yes")
     assert files_with(place.home) == []
 
 

@@ -82,7 +82,7 @@ def test_dead_messages_are_listed_by_their_errors(capsys):
         "disk is full",
         60,
     )
-    assert output(capsys, "queue", "dead", "--error", "nothing") == "No dead messages.\n"
+    assert output(capsys, "queue", "dead", "--error", "nothing") == "No dead letters.\n"
 
 
 @pytest.mark.usefixtures("fleet")

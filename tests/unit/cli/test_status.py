@@ -20,7 +20,7 @@ def test_it_says_what_is_behind_and_after_an_index_that_nothing_is(place, capsys
         f"       try: {place.typed('index')}",
     ]
     assert "  Indexed:     1/1 file · 1 chunk\n" in after
-    assert "  Dirty:       no\n" in after
+    assert "  Stale:       no\n" in after
     assert "  Embeddings:  unavailable: " in after
 
 

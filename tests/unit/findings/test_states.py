@@ -313,7 +313,10 @@ def test_what_is_at_work_is_a_note_without_advice(place):
     # The process that sends them holds the lock of the index.
     with closing(hold(place.index_path, "index", time.time())):
         under_way, behind = (one(found(place), code) for code in ("vectors_behind", "files_behind"))
+        ask_to_wait(place, 2, reason="503 overloaded", failures=1)
+        retrying = one(found(place), "vectors_behind")
 
+    assert re.fullmatch(r"1,628 vectors are pending; 503 overloaded; goes on in \d s", retrying.what)
     assert re.fullmatch(r"1,628 vectors are pending, \d+ a second, about \d+ s", under_way.what)
     assert (under_way.level, under_way.action) == (behind.level, behind.action) == (NOTE, "")
 

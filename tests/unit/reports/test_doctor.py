@@ -49,7 +49,7 @@ def test_a_provider_is_asked_only_on_demand(place):
         assert "embeds with openai stub, asked for one vector" in {
             each.what for each in examine_agent(place.settings, place.agent, deep=True)
         }
-    (finding,) = (
-        each for each in examine_agent(place.settings, place.agent, deep=True) if each.level == "problem"
-    )
+    found = list(examine_agent(place.settings, place.agent, deep=True))
+    (finding,) = (each for each in found if each.level == "problem")
     assert finding.what.startswith("openai does not embed: ")
+    assert not any(each.what.startswith("embeds with") for each in found)
