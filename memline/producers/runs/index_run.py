@@ -32,6 +32,7 @@ from memline.shared.queue.messages import Sweep
 from memline.shared.scheduling import jobs, model_change
 from memline.shared.sync.plan import Plan, make_plan
 from memline.shared.sync.staleness import DiskState
+from memline.shared.words import span
 
 #: Findings that say what a run waits for.
 _WAITING = ("rate_limited", "vectors_behind", "batch_blocked", "in_batch")
@@ -46,6 +47,9 @@ SHARE = 20
 #: its lease is seen, and to name another model or a fallback takes longer.
 SETTLE_S = 0.2
 TAKE_OVER_S = 20.0
+
+#: Seconds without any change after which a run says so.
+QUIET_S = 60.0
 
 #: Failed texts and files named in a report at most; the counts are always whole.
 MAX_FAILURES = 100
@@ -151,8 +155,8 @@ class IndexRun:
         self._reader = open_reader(agent.index_path)
         #: The most files of jobs that were to be read at a moment of this run.
         self._job_files = 0
-        #: The vectors as they were seen last, and since when (monotonic seconds).
-        self._backlog, self._unchanged_since = Backlog(), clock.monotonic()
+        #: The vectors and files to read as they were seen last, and since when (monotonic seconds).
+        self._seen, self._unchanged_since = (Backlog(), 0), clock.monotonic()
         with faults(agent.index_path):
             self._embedded_before = meta.get(self._reader, meta.EMBEDDED_TOTAL, 0)
             self._cached_before = meta.get(self._reader, meta.CACHED_TOTAL, 0)
@@ -244,11 +248,14 @@ class IndexRun:
     def _measure(self, facts: Facts) -> tuple[RunProgress, bool]:
         """Measure how far the run is, and whether there is nothing more to wait for."""
         backlog, batches, waiting = facts.backlog, self._batches(facts), ""
-        if backlog != self._backlog:
-            self._backlog, self._unchanged_since = backlog, self._clock.monotonic()
+        job_files = jobs.count_waiting(self._reader)
+        if (backlog, job_files) != self._seen:
+            self._seen, self._unchanged_since = (backlog, job_files), self._clock.monotonic()
         if facts.batches or facts.requests.wait_s(facts.now):
             waiting = "; ".join(each.what for each in check(facts) if each.code in _WAITING)
-        job_files = jobs.count_waiting(self._reader)
+        elif (quiet_s := self._unchanged_s()) > QUIET_S:
+            # Who has the lock may be suspended, or the workers of a fleet.
+            waiting = f"nothing has moved for {span(quiet_s)}"
         self._job_files = max(self._job_files, job_files)
         progress = RunProgress(
             files_done=self._job_files - job_files,

@@ -76,12 +76,11 @@ def test_a_numpy_that_cannot_be_imported_is_not_there(place, server, tmp_path, e
 
     ran = place.run("index", env=env)
     answer = place.run("search", "word3x1x7", "--json", env=env)
-    status = place.run("status", "--json", env=env)
     doctor = place.run("doctor", env=env)
 
     assert (ran.status, ran.stderr) == (0, "")
     assert answer.json["mode"] == "hybrid"
-    assert status.json[0]["status"]["vector"]["numpy"] is False
+    # Only an import finds it, which other commands do not pay.
     assert "note numpy cannot be imported (no _core here); long-lived" in doctor.stdout
     assert " --force-reinstall numpy" in doctor.stdout
 

@@ -1,3 +1,4 @@
+import time
 from contextlib import closing
 
 import pytest
@@ -73,3 +74,21 @@ def test_a_run_ends_when_the_process_that_sends_does_not_know_the_new_model(tmp_
             place.index(clock=clock)
 
         assert place.index().vectors["pending"] == 0
+
+
+def test_a_run_in_which_nothing_moves_says_so(tmp_path, clock):
+    place = Place(folder=tmp_path / "user")
+
+    def end(run):
+        if "nothing has moved for 6" in run.waiting:
+            raise KeyboardInterrupt
+
+    with EmbeddingServer() as server:
+        place.furnish(notes=1, is_indexed=True, **remote(server.url))
+        place.write("memory/more.md", "The numbat.")
+
+        with (
+            closing(hold(place.index_path, "up", now=time.time() + 60)),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            place.index(clock=clock, on_progress=end)
