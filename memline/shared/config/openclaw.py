@@ -25,6 +25,12 @@ _QMD_SCOPE = {
 #: The ids under which the original keeps the providers that Memline can use.
 USED_PROVIDERS = frozenset(name for row in PROVIDERS.values() for name in row.entry_names)
 
+#: Addresses of services that speak OpenAI's protocol, with the variables of their keys and default models.
+_COMPATIBLE = {
+    "deepinfra": ("https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY", "BAAI/bge-m3"),
+    "lmstudio": ("http://127.0.0.1:1234/v1", "", ""),
+}
+
 #: Sent where a server has no key of its own: OpenAI's is not for it.
 _NO_KEY = "none"
 
@@ -92,11 +98,12 @@ def _translate_provider(
     if not isinstance(provider, str) or provider in PROVIDER_CHOICES:
         return
     entry, remote = as_dict(providers.get(provider)), as_dict(block.get("remote"))
-    if not entry and not path.endswith("search"):
+    url, variable, model = _COMPATIBLE.get(provider, ("", "", ""))
+    if not (entry or url or path.endswith("search")):
         # A word that was mistyped: `check` names the nearest one.
         return
-    own = {name: entry.get(name) for name in ("baseUrl", "headers")}
-    own["apiKey"] = entry.get("apiKey") or _NO_KEY
+    key = entry.get("apiKey") or (f"${{{variable}}}" if variable and reading.env.get(variable) else _NO_KEY)
+    own = {"baseUrl": entry.get("baseUrl") or url, "headers": entry.get("headers"), "apiKey": key}
     remote = {name: each for name, each in {**own, **remote}.items() if each}
     if not remote.get("baseUrl"):
         block["provider"] = "none"
@@ -105,7 +112,7 @@ def _translate_provider(
         return
     block["provider"] = "ollama" if entry.get("api") == "ollama" else "openai"
     block["remote"] = remote
-    if isinstance(name := block.get("model"), str):
+    if isinstance(name := block.get("model") or model, str) and name:
         block["model"] = name.removeprefix(f"{provider}/")
 
 

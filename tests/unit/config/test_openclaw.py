@@ -104,6 +104,8 @@ def test_other_agents_have_their_workspace_below_the_common_one(read, home):
     ("provider", "expected"),
     [
         ("stub", ("openai", "http://127.0.0.1:9/v1", "sk-stub", "m")),
+        ("lmstudio", ("openai", "http://127.0.0.1:1234/v1", "none", "m")),
+        ("deepinfra", ("openai", "https://api.deepinfra.com/v1/openai", "dk", "m")),
         ("bedrock", ("none", "", "", "bedrock/m")),
     ],
 )
@@ -112,7 +114,7 @@ def test_a_provider_of_openclaws_is_used_through_its_protocol_and_never_gets_ope
 ):
     content = search(provider=provider, model=f"{provider}/m")
 
-    loaded = read(content, {"OPENAI_API_KEY": "sk-secret"}, workspace=Path("/"))
+    loaded = read(content, {"OPENAI_API_KEY": "sk-secret", "DEEPINFRA_API_KEY": "dk"}, workspace=Path("/"))
 
     own = loaded.agent().memory
     assert (own.provider, own.remote.base_url, own.remote.api_key, own.model) == expected
