@@ -173,7 +173,8 @@ class HttpClient:
             if response.has_redirect_location:
                 target = str(url.join(response.headers["location"]))
                 response = stack.enter_context(public_file(target, headers={}, silence_s=timeout))
-            if not response.is_success:
+            is_page = response.headers.get("content-type", "").startswith("text/html")
+            if is_page or not response.is_success:
                 raise self.error(self._read(response, what, math.inf, 0))
             yield from response.iter_bytes()
 

@@ -209,10 +209,9 @@ def store_answer(
         good = [vector for vector in rows if len(vector.vector) == 4 * row.vector_dims]
         if odd := [vector for vector in rows if len(vector.vector) != 4 * row.vector_dims]:
             words = f"{len(odd[0].vector) // 4} dimensions came, the index has {row.vector_dims}"
-            hashes = tuple(vector.hash for vector in odd)
             # Of whichever request: a probe that is answered so must not be waited for until its lease ends.
             refused = Failure(
-                hashes=hashes,
+                hashes=tuple(vector.hash for vector in odd),
                 kind="broken",
                 error=words,
                 action=_MODEL_CHANGED,
