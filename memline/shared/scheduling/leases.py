@@ -236,7 +236,8 @@ def store_answer(
             after = health.learned(was, learned)
             for failure in held:
                 counts_texts = PROVIDERS[identity.provider].counts_texts
-                after = health.after_failure(after, failure, now, counts_texts=counts_texts)
+                rules = health.REQUEST_RULES
+                after = health.after_failure(after, failure, now, rules=rules, counts_texts=counts_texts)
             return health.worked(after, len(good)) if good else after
 
         if not is_batch:
