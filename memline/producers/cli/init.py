@@ -48,9 +48,9 @@ def init(
 ) -> int | None:
     """Make a folder of Markdown searchable: its index, and how to connect an agent.
 
-    DIR is the current folder unless it is given. Nothing is written into it. From then on commands in it and
-    below it mean its notes. With --provider a configuration is written where there is none; else what to add
-    to it is printed.
+    DIR is the current folder unless it is given. Nothing is written into it. Commands in this folder and
+    below it then use its notes. With --provider a configuration is written if there is none; otherwise what
+    to add to it is printed.
     """
     workspace = _folder(folder or str(invocation.options.workspace or Path.cwd()))
     if not (count := len(discover(MemoryPaths(workspace, is_whole=True)).files)):

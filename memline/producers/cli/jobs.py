@@ -51,8 +51,8 @@ def add_verbs(
 def jobs(invocation: Invocation, open: bool, as_json: bool) -> None:
     """List jobs: reindexes, first imports, model changes, backfills, and batches of a provider's Batch API.
 
-    Of those that are over the last ten of each agent are listed. A job is a row of the index and outlives
-    every process. The older job goes first, and live edits before all of them.
+    All open jobs of each agent are listed, and the last ten that ended. A job is a row of the index and
+    outlives every process. The older job goes first, and live edits before all jobs.
     """
     if click.get_current_context().invoked_subcommand is not None:
         return

@@ -106,8 +106,8 @@ def backup(invocation: Invocation, words: tuple[str, ...], as_json: bool) -> Non
     FILE is a file that ends in .sqlite, for one agent, or a folder, which gets <agent>.sqlite; without one it
     is backups in Memline's home. Each copy is whole, and readable by its owner alone. Notes are not in it.
 
-    backup restore FILE makes a backup the index where that is missing or damaged. An index that is there
-    keeps all it has, and takes the vectors over: memline index then pays for no text whose vector they are.
+    backup restore FILE puts a backup in the place of an index that is missing or damaged. An index that is
+    there stays, and takes over the vectors that it lacks, so that memline index does not pay for them again.
     """
     is_restore = words[:1] == ("restore",)
     if len(words) != 2 if is_restore else len(words) > 1:

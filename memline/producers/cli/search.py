@@ -148,8 +148,8 @@ def get(invocation: Invocation, path: str, first: int | None, lines: int | None,
     """Print a memory file, some of its lines, or what was said in a past conversation.
 
     PATH is a path as `memline search` cites it, `path#L5-L7` or `path:5-7`. Or it is the title, an alias or
-    the file name of a note, in any case, with .md or without. What a note calls itself comes before what its
-    file is called, and that before its first heading; where several notes have the name, they are listed.
+    the file name of a note, in any case, with .md or without. Title and aliases come before the file name,
+    and the file name before the first heading. If several notes have the name, they are listed.
 
     With --json there are the notes that the note links to, and those that link to it.
     """

@@ -46,7 +46,7 @@ def setup(
     path = Path(file).expanduser().absolute() if file else known.file(os.environ)
     server, settings = _server(invocation), invocation.agent()
     snippet = known.snippet(name, server)
-    note(f"{settings.workspace} ({settings.workspace_origin})")
+    note(f"Memory: {settings.workspace} ({settings.workspace_origin})")
     if is_written and not file and (words := known.add_command(name, server)):
         if not confirm(f"Run {shlex.join(words)}?", is_answered=yes):
             return 1
@@ -117,7 +117,7 @@ def hook(invocation: Invocation) -> None:
 def context(invocation: Invocation, private: bool, as_json: bool) -> None:
     """Print the daily logs of today and yesterday, and in a private session MEMORY.md.
 
-    The text says where it was cut.
+    The text says where it was shortened.
     """
     settings = invocation.agent()
     chat = chat_for(settings, "")

@@ -26,8 +26,8 @@ BUDGET_PARTS = 20
 _UNUSABLE = (ConfigError, ProviderError)
 
 _SET_UP = (
-    "export OPENAI_API_KEY=… (or GEMINI_API_KEY, VOYAGE_API_KEY), or set "
-    "agents.defaults.memorySearch.remote.baseUrl to a server of your own, e.g. http://127.0.0.1:11434/v1"
+    "export OPENAI_API_KEY=… (or GEMINI_API_KEY, VOYAGE_API_KEY); "
+    "without a key: memline init --provider local (or ollama)"
 )
 
 
