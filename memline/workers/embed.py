@@ -107,9 +107,11 @@ class _Sending:
     def before_call(self, texts: Sequence[str]) -> None:
         """Wait for a place within the account's limits, and note the first call of the request.
 
-        Raises ProviderLater when the wait is too long or the call could end after the lease, and
-        _AlreadyBegun.
+        Raises ProviderLater when the wait is too long, the call could end after the lease or the process is
+        to end, and _AlreadyBegun.
         """
+        if self._context.stopping.is_set():
+            raise _Unsent("the process that was to send it ends")
         self._take_place(texts)
         # Last: to ask for the place, and to wait for it, takes time as well.
         left_s = self._request.until - self._context.clock.now()

@@ -61,15 +61,14 @@ class Workers(ABC):
         """Stop what makes work first, together, and `store` last, so that what was paid for is stored."""
         self._context.stopping.set()
         with ThreadPoolExecutor(max_workers=len(QUEUES)) as pool:
-            for queue, worker in self._workers.items():
-                if queue != "store":
-                    pool.submit(worker.stop, timeout=self._stop_ms)
+            for queue in self._workers.keys() - {"store"}:
+                pool.submit(self.stop, queue, self._stop_ms)
         if "store" in self._workers:
-            self.stop_store()
+            self._context.sweep_timer.join()
+            self.stop("store", self._stop_ms)
         self._context.close()
         context.use(None)
 
-    def stop_store(self) -> None:
-        """Stop the store worker after the message it works on."""
-        self._context.sweep_timer.join()
-        self._workers["store"].stop(timeout=self._stop_ms)
+    def stop(self, queue: str, timeout_ms: int) -> None:
+        """Stop the worker of a queue after the messages it works on."""
+        self._workers[queue].stop(timeout=timeout_ms)

@@ -79,9 +79,10 @@ def _dispatch(context: Context, agent: str, *, only_full: bool) -> None:
     """Send what there is to do: files of jobs, requests to the embed workers, due batches to their worker.
 
     Only the process that holds the lock of the index does so; another one tries again at its next deep sweep.
+    Nor does a process that ends: its requests would be counted, and not sent.
     """
     writer = context.writer(agent)
-    if not context.dispatches(agent):
+    if context.stopping.is_set() or not context.dispatches(agent):
         return
     primary, second = context.choices(agent)
     with writer.session() as (connection, now):

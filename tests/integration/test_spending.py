@@ -1,6 +1,7 @@
 """Ceilings for what embedding costs, in whole runs against a stub of a provider."""
 
 import json
+import signal
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,8 +9,8 @@ import pytest
 
 from memline.producers.reports.metrics import page
 from memline.producers.reports.state import StateReader
-from tests.support.process import memline
-from tests.support.workspace import note
+from tests.support.process import end, memline, running_memline
+from tests.support.workspace import note, until
 
 NOTES = 6
 TEXTS = 3 * NOTES
@@ -102,6 +103,17 @@ def test_the_counts_are_those_of_the_provider(place, server):
     received = Counter(request.fault for request in server.requests)
     # Of an answer that was cut off, and of a gateway that gave up, it is not known.
     assert today["requests"] == received[""] + received["ok"] + received["close"] + received["504"]
+
+
+def test_a_run_that_is_interrupted_counts_what_it_sent(place, server):
+    server.control({"latency_ms": 500})
+    with running_memline(*place.arguments("index")) as running:
+        until(lambda: server.requests, "the first request")
+        end(running, signal.SIGINT)
+
+    today = place.status()["spending"]["today"]
+
+    assert today["requests"] == len(server.requests) < NOTES
 
 
 def test_metrics_show_what_was_spent_and_who_waits(place):

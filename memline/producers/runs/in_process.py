@@ -87,12 +87,18 @@ class InProcessWorkers(Workers):
         finally:
             _one_at_a_time.release()
 
-    def stop_store(self) -> None:
-        """Stop the store worker; what was paid for is stored first, unless the index is lost."""
-        if not self._is_index_lost:
-            with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):
-                self._broker.join("store", timeout=STOP_TIMEOUT_MS, fail_fast=False)
-        super().stop_store()
+    def stop(self, queue: str, timeout_ms: int) -> None:
+        """Stop a worker. What was paid for is stored first, and what was not sent costs nothing.
+
+        An index that is lost takes nothing more.
+        """
+        if queue in ("embed", "store") and not self._is_index_lost:
+            try:
+                self._broker.join(queue, timeout=STOP_TIMEOUT_MS, fail_fast=False)
+            except dramatiq.errors.QueueJoinTimeout:
+                # A call that hangs was waited for.
+                timeout_ms = 0 if queue == "embed" else timeout_ms
+        super().stop(queue, timeout_ms)
 
     def check(self, *, wants_vectors: bool = True) -> str:
         """Raise the last error that ended an actor, if any: a command that waits ends with it."""

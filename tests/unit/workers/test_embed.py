@@ -121,6 +121,15 @@ def test_a_call_that_may_end_after_the_lease_is_not_made_and_frees_its_texts(con
 
 
 @pytest.mark.usefixtures("no_call")
+def test_a_process_that_ends_sends_no_more(context, identity, sent):
+    context.stopping.set()
+
+    work(embed.embed_texts, request(identity))
+
+    assert (failures(sent), sent[0].usage) == ([("unsent", (b"h1", b"h2"), False)], Usage())
+
+
+@pytest.mark.usefixtures("no_call")
 def test_a_request_that_another_worker_has_begun_is_dropped(context, identity, sent, monkeypatch):
     monkeypatch.setattr(context.requests, "begin", lambda *_: False)
 
