@@ -59,7 +59,8 @@ class FleetWorkers:
 
     def _fault(self, fleet: Fleet, wants_vectors: bool) -> QueueError | None:
         """Return what keeps the run from going on."""
-        needed = ("chunk", "store", "embed") if wants_vectors else ("chunk", "store")
+        has_batch = any(each.name == "batch" and each.waiting for each in fleet.queues)
+        needed = ("chunk", "store", *["embed"] * wants_vectors, *["batch"] * has_batch)
         if missing := next((role for role in fleet.missing([self._agent]) if role in needed), None):
             words = f"no worker takes messages from the queue {missing!r}"
             return QueueError(words, hint=f"memline worker {missing}")

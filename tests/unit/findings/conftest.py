@@ -44,22 +44,23 @@ def fleet(
     dead=0,
     version="",
     asked=0,
+    batches=0,
     **about,
 ):
     """A fleet with a worker for each of these roles.
 
-    `about`: what else all workers tell. `asked`: questions that wait.
+    `about`: what else all workers tell. `asked`: questions that wait; `batches`: messages about batches.
     """
     queues = tuple(
         QueueDepth(
             name=role,
-            waiting=asked if role == "query" else 0,
+            waiting={"query": asked, "batch": batches}.get(role, 0),
             in_flight=0,
             delayed=0,
             dead=dead if role == "chunk" else 0,
             oldest_s=0,
         )
-        for role in ("chunk", "embed", "store", "query")
+        for role in ("chunk", "embed", "store", "query", *["batch"] * batches)
     )
     alive = tuple(
         WorkerInfo(

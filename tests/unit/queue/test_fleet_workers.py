@@ -28,7 +28,7 @@ def loop(place, monkeypatch):
 
     Returns the seconds after which a missing worker was named and the loop ended, and the error.
     """
-    place.configure(**remote("http://127.0.0.1:9/v1"))
+    place.configure(**remote("http://127.0.0.1:9/v1", batch={"enabled": True}))
     at = SimpleNamespace(now=1_000.0)
     clock = SimpleNamespace(monotonic=lambda: at.now, time=lambda: at.now)
     monkeypatch.setattr(fleet_workers, "time", clock)
@@ -60,6 +60,9 @@ LOSSES = {
     "no embed worker": (lambda _: fleet("chunk", "store"), 0.0, MISSING_S, "memline worker embed"),
     "an embed worker is killed": (
         lambda s: fleet("chunk", "store", *["embed"] * (s < TTL_S)), TTL_S, MISSING_S, "memline worker embed",
+    ),
+    "a batch waits for its worker": (
+        lambda _: fleet("chunk", "store", "embed", batches=1), 0.0, MISSING_S, "memline worker batch",
     ),
     "no fleet": (lambda _: fleet(), 0.0, MISSING_S, "memline worker chunk"),
     "Redis is killed": (lambda s: of_all(s, 9.0), 9.0, MISSING_S, "redis-server"),
