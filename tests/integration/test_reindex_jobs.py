@@ -73,7 +73,7 @@ def test_a_reindex_without_workers_is_a_job_that_says_what_is_missing(place, red
 
     (job,) = opened(place)
     assert f"job {job['id']} reads {NOTES} files" in asked.stdout
-    assert "no worker does it yet (try: memline worker chunk embed store)" in asked.stdout
+    assert f"no worker does it yet (try: {place.typed('worker chunk embed store')})" in asked.stdout
     assert waiting(place, redis, "chunk") == 0
     (shown,) = place.run("jobs", "--open", "--json").json
     assert (shown["id"], shown["name"]) == (job["id"], "reindex (all files)")
