@@ -92,7 +92,7 @@ PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "without the lift of a name or title": partial(_changed, (scorer, "WHOLE", 0.0), (scorer, "PART", 0.0)),
     "without what stands together": partial(_changed, (scorer, "NEAR", 0.0)),
     "without the question as a phrase": partial(_changed, (question, "PHRASE_WORDS", range(0))),
-    "without what a list says of a note": partial(_changed, (scorer, "LISTS", 0)),
+    "without what a list says of a note": partial(_changed, (scorer, "ITEMS", 10**6)),
     "without irregular forms and spellings": partial(_changed, (terms, "forms_of", lambda word: ())),
     "without corrected words": partial(_changed, (terms, "MOST_SLIPS", 0)),
     "without the lift of an id": partial(_changed, (scorer, "ID", 0.0)),
