@@ -196,6 +196,9 @@ _UNIT_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "milli":
 _PART = r"(\d+(?:\.\d+)?)\s*(ms|milli|[dhms])(?:seconds?|ays?|ours?|in(?:ute)?s?|ec(?:ond)?s?)?(?![a-z])"
 _IN_WORDS = rf"(?i)(?:try again|retry)\s+(?:in|after)\s+((?:{_PART}\s*)+)"
 
+#: Voyage says no more to an account without a payment method: "reduced rate limits of 3 RPM and 10K TPM".
+_REQUESTS_A_MINUTE = r"(?i)(?:limits?|rate) of ([1-9]\d*) (?:RPM|requests per minute)"
+
 #: Pairs of headers: what is left, and when it is full again.
 _BUCKETS = (
     ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
@@ -209,7 +212,7 @@ def parse_retry_after(
     """Return the seconds to wait, or None when the answer does not say. Names in `headers` are lower case.
 
     Tried in order: `retry-after-ms`, `retry-after` (seconds or an HTTP date), an exhausted
-    `x-ratelimit-*` bucket, `body_s` (a field of the body), "try again in 6ms" in `text`.
+    `x-ratelimit-*` bucket, `body_s` (a field of the body), "try again in 6ms" or "3 RPM" in `text`.
     """
     milliseconds = _number(headers.get("retry-after-ms", ""))
     header = headers.get("retry-after", "").strip()
@@ -219,7 +222,7 @@ def parse_retry_after(
         for remaining, reset in _BUCKETS
         if headers.get(remaining, "").strip() == "0" and (seconds := parse_duration(headers.get(reset, "")))
     ]
-    words = re.search(_IN_WORDS, text)
+    words, rate = re.search(_IN_WORDS, text), re.search(_REQUESTS_A_MINUTE, text)
     waits = (
         None if milliseconds is None else milliseconds / 1000,
         _number(header),
@@ -228,6 +231,7 @@ def parse_retry_after(
         max(resets, default=None),
         body_s,
         parse_duration(words[1]) if words else None,
+        60 / int(rate[1]) if rate else None,
     )
     wait_s = next((seconds for seconds in waits if seconds is not None), None)
     return None if wait_s is None else min(max(wait_s, 0.0), MAX_WAIT_S)

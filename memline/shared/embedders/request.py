@@ -149,7 +149,9 @@ class Request:
             return ProviderSplit(f"{failure.message}, for {counted(rows, 'text')}", retry_after_s=0)
         is_of_all = isinstance(failure, ProviderLater | ProviderStop) and not _may_be_of_a_text(failure)
         if is_of_all and not is_slow:
-            self._outcome.max_rows = failure.max_rows
+            # Where it was cut down and nothing has passed yet, the next request begins as small.
+            cut = 0 if self._largest_good or self._cap == len(self._texts) else self._cap
+            self._outcome.max_rows = failure.max_rows or cut
             return failure
         is_size = isinstance(failure, ProviderTooBig) and rows > 1
         is_sure = is_size or self._largest_good or self._outcome.is_provider_well

@@ -110,6 +110,8 @@ NOW = 1_750_000_000.0
         ({}, "Please retry after 8 seconds.", 8),
         ({}, "try again in 5 minutes", 300),
         ({}, "try again later", None),
+        ({}, "reduced rate limits of 3 RPM and 10K TPM", 20),
+        ({}, "rate limits of 0 RPM", None),
     ],
 )
 def test_the_time_to_wait_is_read_in_every_form(headers, text, expected):

@@ -217,3 +217,11 @@ def test_a_request_above_what_a_free_account_may_send_in_a_minute_is_cut(connect
 
     assert outcome.max_rows == 20
     assert None not in outcome.vectors
+
+
+def test_a_free_account_that_is_at_its_limit_is_told_how_long_to_wait_and_how_much_to_send(connect):
+    large = ["word " * 800] * 40
+    with VoyageServer(key=KEY, fault="429-plan") as voyage:
+        outcome = Request(connect(voyage.url, provider="voyage"), large, estimate=len).embed()
+
+    assert (outcome.error.retry_after_s, outcome.max_rows) == (20, 3)
