@@ -193,10 +193,10 @@ class Request:
 def _may_be_of_a_text(failure: ProviderError) -> bool:
     """Tell whether a text could be why the server failed or said no.
 
-    Servers answer 5xx or 424, or close the connection; filters before them answer 403 or another 4xx.
+    Servers answer 5xx or 424, or close the connection; filters before them answer 403 with a page.
     """
     if failure.retry_after_s is not None or failure.max_rows:
         return False
     if failure.status is None or failure.code == "bad_key":
-        return failure.maybe_paid or failure.status == 403
+        return failure.maybe_paid or " 403 <" in failure.message
     return failure.code in ("", "bad_address")
