@@ -36,8 +36,8 @@ def store_files(message: StoreFiles) -> None:
     writer = context.writer(message.agent)
     changes = writer.store_files(message.files, job=message.job)
     for row, change in zip(message.files, changes, strict=True):
-        log = _LOG.debug if change in ("unchanged", "late", "unknown") else _LOG.info
-        log("file.stored", path=row.path, change=change, outcome=row.outcome, chunks=len(row.chunks or ()))
+        chunks = len(row.chunks or ())
+        _LOG.debug("file.stored", path=row.path, change=change, outcome=row.outcome, chunks=chunks)
     _dispatch(context, message.agent, only_full=True)
 
 
