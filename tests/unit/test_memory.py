@@ -49,6 +49,25 @@ def test_the_public_names_are_listed_and_others_are_an_attribute_error():
         memline.memory_of  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    ("text", "word", "cited"),
+    [
+        ("begin " + " ".join(f"word{at}" for at in range(9000)) + " end\nnext\n", "word7500", "#L1C"),
+        ("开始" + "".join(f"第{at}号会议记录" for at in range(5000)), "第4500号", "#L1C"),
+        ("---\nowner: Kilroyson\n---\n\nIt was here.\n", "Kilroyson", "#L1-L"),
+    ],
+)
+def test_the_citation_of_a_hit_reads_what_was_asked_for(memory, notes, text, word, cited):
+    (notes / "memory/long.md").write_text(text)
+
+    with memory:
+        hit = memory.search(word).hits[0]
+        read = memory.get(hit.citation)
+
+    assert hit.citation.startswith(f"memory/long.md{cited}")
+    assert word in hit.snippet and word in read.text
+
+
 def test_a_search_returns_frozen_hits_with_citations(memory):
     with memory:
         answer = memory.search("whole cents", max_results=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from sqlite3 import Connection
 from typing import Any
 
@@ -14,6 +15,7 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.installation import NO_QUEUE, QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice, choose
+from memline.shared.errors import MemlineError
 from memline.shared.finding import GOOD_FOR_S, Finding
 from memline.shared.findings.check import check, of_agent
 from memline.shared.findings.conditions import notes_beside
@@ -21,10 +23,11 @@ from memline.shared.findings.facts import Facts
 from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling.limits import Limits
 from memline.shared.search.request import SearchRequest
-from memline.shared.search.results import Answer, Behind
+from memline.shared.search.results import Answer, Behind, Hit
 from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.service import retrieve
-from memline.shared.sources.paths import MemoryPaths
+from memline.shared.sources.paths import MEMORY, MemoryPaths
+from memline.shared.sources.reading import MAX_CHARS, MAX_FILE_BYTES, Part, read_excerpt
 from memline.shared.sync.staleness import DiskState
 
 
@@ -98,7 +101,21 @@ class Answerer:
             findings += of_agent(self._settings.agent, tuple(notes_beside(self._settings)))
         if answer.provider == NONE:
             answer = replace(answer, provider=self._choice.provider, model=self._choice.model)
-        return replace(answer, fallback=about.fallback, behind=about.behind, findings=findings)
+        hits = tuple(map(self._placed, answer.hits))
+        return replace(answer, hits=hits, fallback=about.fallback, behind=about.behind, findings=findings)
+
+    def _placed(self, hit: Hit) -> Hit:
+        """Give a hit within a line that is longer than an excerpt its place in it."""
+        # A piece of such a line has more characters.
+        if hit.start_line != hit.end_line or len(hit.snippet) < 300 or hit.source != MEMORY:
+            return hit
+        part = Part(first=hit.start_line, lines=1, max_chars=MAX_FILE_BYTES)
+        with suppress(MemlineError):
+            paths = MemoryPaths.of(self._settings)
+            line = read_excerpt(paths, hit.path, part=part, private=True, clock=self._clock).text
+            if (at := line.find(hit.snippet.strip("…"))) + len(hit.snippet) > MAX_CHARS:
+                return replace(hit, column=at + 1)
+        return hit
 
     def _about(self, disk: DiskState, met: tuple[Finding, ...]) -> Answer:
         """Return an answer without hits that has the findings, and how far the index is behind."""

@@ -90,6 +90,8 @@ def snippet(lines: Sequence[str], needles: Sequence[Needle]) -> tuple[str, int, 
     sizes = [len(line) + 1 for line in lines]
     ends = [*accumulate(len(line) + 1 for line in bare.split("\n"))]
     words = {(bisect_right(ends, at), label): worth for at, label, worth in places(bare, needles)}
+    # It is shown where all that was found stands in it.
+    skipped = skipped if any(at >= skipped for at, _ in words) or not words else 0
     shown = [(at, label, worth) for (at, label), worth in words.items() if at >= skipped]
     runs = [(ends[at] - sizes[at], ends[at], label, worth) for at, label, worth in shown]
     _, begin, end = best_run(runs, MAX_CHARS + 1, AGAIN)

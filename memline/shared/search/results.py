@@ -45,11 +45,14 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     explanation: dict[str, Any] | None = None
     #: The lines of the snippet; zeros where it cites all lines.
     shown: tuple[int, int] = (0, 0)
+    #: Where the snippet begins in a line that is longer than an excerpt, 1-based; 0 elsewhere.
+    column: int = 0
 
     @property
     def citation(self) -> str:
-        """Cite the lines that are shown."""
-        return cite(self.path, *(self.shown if self.shown[0] else (self.start_line, self.end_line)))
+        """Cite the lines that are shown, of a very long one with the column: `path#L5C12001`."""
+        lines = cite(self.path, *(self.shown if self.shown[0] else (self.start_line, self.end_line)))
+        return f"{lines}C{self.column}" if self.column else lines
 
     @property
     def matched(self) -> tuple[str, ...]:
@@ -58,7 +61,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self, *, marks: bool = True) -> dict[str, Any]:
         more = ("citation", "matched") if marks else ("citation",)
-        plain = to_json(self, *more, without=("explanation", "shown", "needles"))
+        plain = to_json(self, *more, without=("explanation", "shown", "needles", "column"))
         return plain if self.explanation is None else {**plain, "explain": self.explanation}
 
 

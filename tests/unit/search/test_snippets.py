@@ -16,9 +16,12 @@ def test_the_lines_that_answer_are_shown():
     assert (first, last) == (25, 37)
 
 
-def test_front_matter_is_not_shown():
-    assert snippet(["---", "title: Kestrel", "---", "", *FILLER], NEEDLES)[0].startswith(FILLER[0])
-    assert snippet(["---", "title: Kestrel", "---"], NEEDLES)[0].startswith("---")
+def test_front_matter_is_shown_where_a_word_stands_only_there():
+    lines = ["---", "title: Kestrel", "---", "", *FILLER]
+
+    assert snippet(lines, NEEDLES)[0].startswith("---")
+    assert snippet([*lines, "The kestrel."], [NEEDLES[0]])[1] > 3
+    assert snippet(lines, [])[0].startswith(FILLER[0])
 
 
 def test_matched_words_are_those_of_the_snippet_in_any_form():
