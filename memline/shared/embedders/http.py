@@ -173,9 +173,10 @@ class HttpClient:
             if response.has_redirect_location:
                 target = str(url.join(response.headers["location"]))
                 response = stack.enter_context(public_file(target, headers={}, silence_s=timeout))
-            is_page = response.headers.get("content-type", "").startswith("text/html")
-            if is_page or not response.is_success:
+            if not response.is_success:
                 raise self.error(self._read(response, what, math.inf, 0))
+            if response.headers.get("content-type", "").startswith("text/html"):
+                raise self._broken(what, "a web page came", status=response.status_code)
             yield from response.iter_bytes()
 
     def error(self, reply: Reply) -> ProviderError:
