@@ -211,9 +211,11 @@ def lifts_of(matches: Matches, question: Question, words: Words, limit: int) -> 
         of_file |= {file_id: DAY_ALONE - at / (10 * len(dated)) for at, file_id in enumerate(dated)}
     ids = [each for each in words.lookups if each.term.kind == "id" and each.weight == 1.0]
     asked = "[^\\w\\n]+".join(re.findall(r"\w+", question.whole))
-    heading = re.compile(rf"(?im)^(?:[^\w\n]|\d)*{asked}[^\w\n]*$")
+    heading = re.compile(rf"(?im)^#(?:[^\w\n]|\d)*{asked}[^\w\n]*$|^{asked}[^\w\n]*\n[-=]+\s*$")
     best = matches.read([*words.sums][:NEAR_CHUNKS]).values() if asked and not of_file else ()
-    lifts = {row.id: ID for row in best if heading.search(f"{row.heading.rpartition(' > ')[2]}\n{row.text}")}
+    lifts = {
+        row.id: ID for row in best if heading.search(f"# {row.heading.rpartition(' > ')[2]}\n{row.text}")
+    }
     if not (of_file or dated or ids):
         return lifts
     file_of = {row.id: row.file_id for row in matches.read(words.sums).values()}
