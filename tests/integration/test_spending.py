@@ -123,6 +123,7 @@ def test_metrics_show_what_was_spent_and_who_waits(place):
     text = page(StateReader(place.settings, [place.agent]))
 
     assert "limits.maxCostPerDay is reached" in report.warning
+    assert 'memline_spending_limit{key="maxCostPerDay"} 0.6' in text
     spent = place.status()["spending"]["today"]
     labels = 'model="stub",period="today",provider="openai"'
     assert any(

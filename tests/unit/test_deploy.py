@@ -78,7 +78,7 @@ def test_alerts_and_the_scaler_read_metrics_that_exist():
     (group,) = yaml.safe_load((DEPLOY / "alerts.yml").read_text("utf-8"))["groups"]
     text = " ".join(rule["expr"] for rule in group["rules"]) + (DEPLOY / "kubernetes.yaml").read_text("utf-8")
 
-    assert len(group["rules"]) == 4
+    assert len(group["rules"]) == 6
     assert set(re.findall(r"\bmemline_(\w+)", text)) <= METRICS.keys()
 
 

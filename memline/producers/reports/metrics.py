@@ -52,6 +52,9 @@ def samples(state: State) -> Iterator[tuple[str, float, dict[str, str]]]:
             labels = {"provider": each["provider"], "model": each["model"], "period": name}
             yield "spent_dollars", each[period]["cost"], labels
             yield "spent_tokens", each[period]["tokens"], labels
+    for key, limit in state.spending["limits"].items():
+        if limit is not None:
+            yield "spending_limit", limit, {"key": key}
     for agent in state.agents:
         name = agent.agent
         yield "files_behind", agent.plan.changes.count, {"agent": name}
