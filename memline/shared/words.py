@@ -21,9 +21,10 @@ _ASKED = re.compile(
 )
 
 
-def cite(path: str, first: int, last: int) -> str:
-    """Cite lines of a file: `path#L5-L7`, `path#L5` for a single one."""
-    return f"{path}#L{first}" + (f"-L{last}" if last > first else "")
+def cite(path: str, first: int, last: int, *, column: int = 0) -> str:
+    """Cite lines of a file: `path#L5-L7`, `path#L5` for a single one, `path#L5C12001` from a column on."""
+    place = f"{path}#L{first}C{column}" if column else f"{path}#L{first}"
+    return place + (f"-L{last}" if last > first else "")
 
 
 def is_question(text: str) -> bool:

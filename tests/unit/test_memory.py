@@ -53,6 +53,7 @@ def test_the_public_names_are_listed_and_others_are_an_attribute_error():
     ("text", "word", "cited"),
     [
         ("begin " + " ".join(f"word{at}" for at in range(9000)) + " end\nnext\n", "word7500", "#L1C"),
+        (f"{'much ' * 7000} zanzibar {'more ' * 50}\nend\n", "zanzibar", "#L1C"),
         ("开始" + "".join(f"第{at}号会议记录" for at in range(5000)), "第4500号", "#L1C"),
         ("---\nowner: Kilroyson\n---\n\nIt was here.\n", "Kilroyson", "#L1-L"),
     ],

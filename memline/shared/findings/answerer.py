@@ -106,14 +106,15 @@ class Answerer:
 
     def _placed(self, hit: Hit) -> Hit:
         """Give a hit within a line that is longer than an excerpt its place in it."""
-        # A piece of such a line has more characters.
-        if hit.start_line != hit.end_line or len(hit.snippet) < 300 or hit.source != MEMORY:
+        piece, first = hit.snippet.partition("\n")[0].strip("…"), hit.shown[0] or hit.start_line
+        # A piece of such a line has more characters, but for the last.
+        if len(piece) < 200 or hit.source != MEMORY:
             return hit
-        part = Part(first=hit.start_line, lines=1, max_chars=MAX_FILE_BYTES)
+        part = Part(first=first, lines=1, max_chars=MAX_FILE_BYTES)
         with suppress(MemlineError):
             paths = MemoryPaths.of(self._settings)
             line = read_excerpt(paths, hit.path, part=part, private=True, clock=self._clock).text
-            if (at := line.find(hit.snippet.strip("…"))) + len(hit.snippet) > MAX_CHARS:
+            if (at := line.find(piece)) + len(hit.snippet) > MAX_CHARS:
                 return replace(hit, column=at + 1)
         return hit
 

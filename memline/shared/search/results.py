@@ -51,8 +51,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def citation(self) -> str:
         """Cite the lines that are shown, of a very long one with the column: `path#L5C12001`."""
-        lines = cite(self.path, *(self.shown if self.shown[0] else (self.start_line, self.end_line)))
-        return f"{lines}C{self.column}" if self.column else lines
+        first, last = self.shown if self.shown[0] else (self.start_line, self.end_line)
+        return cite(self.path, first, last, column=self.column)
 
     @property
     def matched(self) -> tuple[str, ...]:
