@@ -136,7 +136,8 @@ def end_of_block(lines: Sequence[str]) -> str:
     # Within a paragraph it is text, unless it is closed there.
     for opening, closing in _BLOCKS.items():
         begins = [match.end() for match in re.finditer(rf"(?mi)^ {{0,3}}{opening}", text)]
-        is_paired = closing in ("%%", "$$") and text.count(closing) % 2 == 0
+        # What is before the first one is text, such as a price.
+        is_paired = begins and closing in ("%%", "$$") and text.count(closing, begins[0] - 2) % 2 == 0
         if begins and not is_paired and closing not in text[begins[-1] :].lower():
             return f"{closing}\n\n"
     # Another block of HTML ends at a blank line.

@@ -111,6 +111,7 @@ def test_an_append_keeps_every_byte_that_is_there(tmp_path):
         ("%%\nhidden\n%%\n\n%% so %% and 5 %\n", ""),
         ("# Log\n\n$$\nx = 1\n", "$$\n\n"),
         ("It costs 5 $$ or 100%% more.\n", ""),
+        ("It costs $$ a lot, 100%% sure.\n\n$$\nx = 1\n$$\n\n%%\nhidden\n%%\n", ""),
         ("# Log\n\n<pre class='x'>\nls\n\nls\n", "</pre>\n\n"),
         ("<pre>\nls\n</pre>\n\n<prefix>\n\n", ""),
         ("{/* draft\n", "*/}\n\n"),
