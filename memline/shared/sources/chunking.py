@@ -34,7 +34,9 @@ _LONG, _RUN = 200, 4
 
 #: A line of base64, or of bytes in hexadecimal, with their place before and their characters behind them.
 _CODED = re.compile(
-    r"[A-Za-z0-9+/_-]{40,}={0,2}|(?:[0-9a-fA-F]{7,8}:? +)?(?:(?:[0-9a-fA-F]{2}){1,4}[ :]+){6,}.{0,20}"
+    r"(?=\S*[A-Z])(?=\S*\d)[A-Za-z0-9+/_-]{40,}={0,2}"
+    r"|(?=[0-9: ]*[a-fA-F][0-9a-fA-F]*[ :])(?:[0-9a-fA-F]{7,8}:? +)?"
+    r"(?:(?:[0-9a-fA-F]{2}){1,4}[ :]+){6,}.{0,20}"
 )
 
 # How good it is to cut before a unit, worst first.

@@ -193,6 +193,8 @@ def test_data_of_machines_is_no_text(data):
         '[Kickoff] we agreed on "scope": ' + "words and more " * 200 + "[minutes]",
         '```json\n{"name": "memline", "version": "1.0"}\n```',
         "https://example.org/" + "a-long-path/" * 30,
+        "\n".join(f"20250103 5363 4748 1012 0612 0642 08{at:02} Berlin" for at in range(9)),
+        "\n".join(f"the-long-name-of-a-note-about-quaggas-and-others-{at}" for at in range(9)),
     ],
 )
 def test_what_is_no_data_uri_is_text(line):
