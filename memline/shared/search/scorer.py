@@ -23,12 +23,13 @@ from sqlite3 import Connection
 
 from memline.shared.index.driver import json_ids, scalar
 from memline.shared.index.links import Resolver
-from memline.shared.note_names import name_key, stem_key, without_ending
+from memline.shared.note_names import fold, name_key, stem_key, without_ending
 from memline.shared.search.matches import CHUNKS, NAMES, Matches, Row
 from memline.shared.search.question import Question
 from memline.shared.search.request import files_of_days, files_of_tag
 from memline.shared.search.terms import Lookup, Needle, Words, idf_of, look_up, plain
 from memline.shared.sources.about import described
+from memline.shared.sources.markdown import sections_of
 from memline.shared.sources.paths import MEMORY
 from memline.shared.sources.tokens import has_dense
 
@@ -210,11 +211,18 @@ def lifts_of(matches: Matches, question: Question, words: Words, limit: int) -> 
     if is_day_alone:
         of_file |= {file_id: DAY_ALONE - at / (10 * len(dated)) for at, file_id in enumerate(dated)}
     ids = [each for each in words.lookups if each.term.kind == "id" and each.weight == 1.0]
-    asked = "[^\\w\\n]+".join(re.findall(r"\w+", question.whole))
-    heading = re.compile(rf"(?im)^#(?:[^\w\n]|\d)*{asked}[^\w\n]*$|^{asked}[^\w\n]*\n[-=]+\s*$")
+    asked = r"\W+".join(re.findall(r"\w+", question.whole))
+    heading = re.compile(rf"(?i)[\W\d]*{asked}\W*")
     best = matches.read([*words.sums][:NEAR_CHUNKS]).values() if asked and not of_file else ()
     lifts = {
-        row.id: ID for row in best if heading.search(f"# {row.heading.rpartition(' > ')[2]}\n{row.text}")
+        row.id: ID
+        for row in best
+        # Most lack a word of it, and are not taken apart.
+        if words.coverage(row.id) > 0.99
+        and any(
+            heading.fullmatch(fold(title))
+            for title in (row.heading.rpartition(" > ")[2], *sections_of(row.text))
+        )
     }
     if not (of_file or dated or ids):
         return lifts

@@ -57,6 +57,22 @@ FIRST = {
         },
         dict.fromkeys(("backup rotation", "Backup rotation?"), ("MEMORY.md", ...)),
     ),
+    "a comment in code is no heading": (
+        {"MEMORY.md": "# Notes\n\n" + "Words on bread and butter.\n\n" * 9 + "```sh\n# install redis\n```\n"}
+        | {"redis.md": "How to install redis: install it with apt, and redis runs."},
+        {"install redis": ("redis.md", ...)},
+    ),
+    "a heading is found however it looks": (
+        {
+            "MEMORY.md": "# Memory\n\n"
+            + "## Topic\n\nWords on bread.\n\n" * 9
+            + "## Straße für Møller\n\nLeft."
+        }
+        | {
+            f"{number}.md": f"The strasse is long, and fur moller it is far: {number}." for number in range(4)
+        },
+        {"strasse fur moller": ("MEMORY.md", ...)},
+    ),
     "a file that is named comes first": (
         {
             "memory/deploy-notes.md": "Steps for the rollout.",
