@@ -17,7 +17,7 @@ from memline.shared.queue.fleet import fleet_at
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.redis_limits import RedisLimits
-from memline.shared.queue.routes import BESIDE_INDEX, QUEUES
+from memline.shared.queue.routes import BESIDE_INDEX
 from memline.workers.context import PER_THREAD, Context, Requests
 from memline.workers.lifecycle import Workers
 
@@ -86,18 +86,20 @@ class RedisRequests(Requests):
         super().__init__()
         self._address = address
         self._client = redis_client.client(address)
-        self._embed_threads = QUEUES["embed"]
+        self._embed_threads = 0
 
     def begin(self, lease: str, for_s: float) -> bool:
         seconds = max(1, int(for_s + REMEMBER_S))
         return bool(self._client.set(self._client.key(f"begun:{lease}"), 1, nx=True, ex=seconds))
 
     def credits(self) -> int:
-        """While Redis is away, as many as before; while no embed worker is alive, as for one process."""
+        """While Redis is away, as many as before; while no embed worker is alive, none.
+
+        Else each deadline would lease the same texts once more, and count them.
+        """
         fleet = fleet_at(self._address)
         if fleet.error is None:
-            threads = sum(each.threads_of.get("embed", 0) for each in fleet.workers)
-            self._embed_threads = threads or QUEUES["embed"]
+            self._embed_threads = sum(each.threads_of.get("embed", 0) for each in fleet.workers)
         return PER_THREAD * self._embed_threads
 
     def store_depth(self) -> int:

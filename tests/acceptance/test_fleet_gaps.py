@@ -28,6 +28,8 @@ def test_index_ends_with_1_when_no_worker_embeds(fleet, notes):
     assert time.monotonic() - began >= MISSING_S
     assert ran.status == 1
     assert "no worker takes messages from the queue 'embed'" in ran.stderr
+    # Nothing is leased, and counted, before somebody can send it.
+    assert fleet.queue("embed").waiting == 0
 
 
 def test_a_watch_that_was_killed_is_named_at_the_next_look(fleet, notes):
