@@ -154,7 +154,7 @@ class IndexWriter:
         with self.session() as (_, now):
             if (minute := int(now // 60)) > self._noted_minute:
                 self._noted_minute = minute
-                minutes.note(self.accounts, self.path.name, now)
+                minutes.note(self.accounts, str(self.path), now)
 
     def end_leases(self) -> None:
         """End all leases: their requests are lost, and counted as paid for."""

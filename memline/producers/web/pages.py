@@ -72,7 +72,7 @@ def _chart(view: View, state: State) -> Data | None:
     # Texts of a key that was removed wait for nothing.
     agents = [each.settings for each in state.agents if settings.queue or each.choice.identity]
     with closing(AccountFile(settings.account_path)) as file:
-        minutes, waiting = last_day(file, {each.index_path.name for each in agents}, state.at)
+        minutes, waiting = last_day(file, {str(each.index_path) for each in agents}, state.at)
     starts = range(0, len(minutes), STEP_MIN)
     embedded = [sum(minutes[start : start + STEP_MIN]) for start in starts]
     pending = [max(waiting[start : start + STEP_MIN]) for start in starts]

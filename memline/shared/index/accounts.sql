@@ -48,12 +48,12 @@ CREATE TABLE IF NOT EXISTS forgotten_sessions (
     PRIMARY KEY (agent, path)
 ) STRICT, WITHOUT ROWID;
 
--- How many texts an index, by its file name, had embedded in all and how many were pending, in a minute of the epoch
+-- How many texts an index, by the path of its file, had embedded in all and how many were pending, in a minute of the epoch
 -- in which that changed (`scheduling/minutes.py`).
 CREATE TABLE IF NOT EXISTS minutes (
-    name TEXT NOT NULL,
+    path TEXT NOT NULL,
     minute INTEGER NOT NULL,
     embedded INTEGER NOT NULL,
     pending INTEGER NOT NULL,
-    PRIMARY KEY (name, minute)
+    PRIMARY KEY (path, minute)
 ) STRICT, WITHOUT ROWID;

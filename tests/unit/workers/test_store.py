@@ -95,7 +95,7 @@ def test_what_was_embedded_and_what_is_pending_is_kept_by_the_minute_for_a_day(c
     log = settings.account_path.with_name(f"{settings.account_path.name}-wal")
 
     def chart(at):
-        return last_day(AccountFile(settings.account_path), [settings.agents["main"].index_path.name], at)
+        return last_day(AccountFile(settings.account_path), [str(settings.agents["main"].index_path)], at)
 
     def sweep_after(seconds):
         clock.advance(seconds)
