@@ -145,8 +145,11 @@ def cache_retired(connection: Connection, now: float) -> None:
         ("UPDATE vectors SET active = 0", "'ready', 'leased'"),
         ("DELETE FROM vectors", "'wanted', 'failed'"),
     ):
-        rows = f"identity_id IN ({retired}) AND active = 1 AND state IN ({states})"
-        connection.execute(f"{change} WHERE {rows}", kept)
+        rows = (
+            f"SELECT id FROM vectors WHERE identity_id IN ({retired}) AND active = 1 AND state IN ({states})"
+        )
+        # The rest goes with the next sweep: of a million the others would wait for too long.
+        connection.execute(f"{change} WHERE id IN ({rows} LIMIT {10 * SLICE_ROWS})", kept)
     connection.execute(
         "UPDATE jobs SET state = 'cancelled', ended_at = ?4"
         f" WHERE kind = 'model' AND ended_at = 0 AND identity_id IN ({retired})",
