@@ -41,7 +41,11 @@ class FlushSessions:
 
     def _run(self) -> None:
         while not self._stop.wait(SCAN_EVERY_S):
-            self.scan()
+            try:
+                self.scan()
+            except OSError as error:
+                # A folder that a network file system takes away comes back.
+                _LOG.warning("flush.failed", reason=str(error))
 
     def scan(self) -> None:
         """Flush what is due among the transcripts that changed since the last scan."""
