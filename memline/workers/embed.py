@@ -8,6 +8,7 @@ from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import CALL_ATTEMPTS, Embedder, Identity, LateVector
 from memline.shared.embedders.request import Outcome, Request
 from memline.shared.errors import (
+    IndexFault,
     ProviderBrokenAnswer,
     ProviderError,
     ProviderLater,
@@ -110,9 +111,12 @@ class _Sending:
         Raises ProviderLater when the wait is too long, the call could end after the lease or the process is
         to end, and _AlreadyBegun.
         """
+        try:
+            self._take_place(texts)
+        except (IndexFault, QueueError) as error:
+            raise _Unsent(f"not sent, since its place cannot be counted: {error.message}") from error
         if self._context.stopping.is_set():
             raise _Unsent("the process that was to send it ends")
-        self._take_place(texts)
         # Last: to ask for the place, and to wait for it, takes time as well.
         left_s = self._request.until - self._context.clock.now()
         if not leases.may_call(left_s, self._choice.timeout_s):

@@ -3,6 +3,7 @@ from msgspec.structs import replace
 
 from memline.shared.embedders.request import Outcome, ProviderSplit
 from memline.shared.errors import (
+    IndexFault,
     ProviderBrokenAnswer,
     ProviderRefused,
     ProviderStop,
@@ -139,11 +140,19 @@ def test_a_request_that_another_worker_has_begun_is_dropped(context, identity, s
 
 
 @pytest.mark.usefixtures("no_call")
-def test_what_redis_cannot_note_is_not_sent(context, identity, sent, monkeypatch):
-    def away(*_):
-        raise QueueError("Redis is away")
+@pytest.mark.parametrize(
+    ("part", "name", "error"),
+    [
+        ("requests", "begin", QueueError("Redis is away")),
+        ("limits", "take", QueueError("Redis is away")),
+        ("limits", "take", IndexFault("the file is locked, as if Redis is away")),
+    ],
+)
+def test_what_cannot_be_noted_is_not_sent(context, identity, sent, monkeypatch, part, name, error):
+    def away(*_, **__):
+        raise error
 
-    monkeypatch.setattr(context.requests, "begin", away)
+    monkeypatch.setattr(getattr(context, part), name, away)
 
     work(embed.embed_texts, request(identity))
 
