@@ -121,12 +121,12 @@ class Follower:
                 self._is_scan_asked |= is_scan_due
                 if paths:
                     self._enqueue(sorted(paths))
-            if self._is_scan_asked or self._clock.now() >= self._next_scan_s:
+            if self._is_scan_asked or self._clock.monotonic() >= self._next_scan_s:
                 self._scan()
                 self._logged = ""
         except Exception as error:
             if isinstance(error, QueueError):
-                self._next_scan_s = self._clock.now() + QUEUE_RETRY_S
+                self._next_scan_s = self._clock.monotonic() + QUEUE_RETRY_S
             words = str(error)
             if not isinstance(error, MemlineError | OSError):
                 # A fault in our code is named by its place: its text may quote a note.
@@ -156,7 +156,7 @@ class Follower:
         every_s = [SCAN_EVERY_S] * sync.watch + [60.0 * sync.interval_minutes] * (sync.interval_minutes > 0)
         # Set before the scan: one that is requested meanwhile is not forgotten.
         is_asked, self._is_scan_asked = self._is_scan_asked, False
-        self._next_scan_s = self._clock.now() + min(every_s, default=math.inf)
+        self._next_scan_s = self._clock.monotonic() + min(every_s, default=math.inf)
         with driver.reading_if_any(self._settings.index_path) as reader:
             plan = make_plan(self._settings, choose(self._settings), reader)
             waiting = jobs.waiting_files(reader) if reader else {}
@@ -181,7 +181,7 @@ class Follower:
         self._enqueued = files
         self._wait_s = min(2 * self._wait_s, MAX_SCAN_EVERY_S) if is_stuck else SCAN_EVERY_S
         if is_stuck:
-            self._next_scan_s = self._clock.now() + self._wait_s
+            self._next_scan_s = self._clock.monotonic() + self._wait_s
 
     def _make_job(self, files: list[tuple[str, int]], kind: str) -> None:
         """Write a job down that reads these files, and wake the store worker, which feeds them."""
