@@ -78,9 +78,13 @@ def test_a_note_that_was_just_saved_is_read_by_its_name(place):
 def test_a_line_that_is_longer_than_an_answer_is_said_to_be_cut(place):
     place.write("walk.md", f"# Walk\n\n{'x' * MAX_CHARS}y\nend\n")
 
-    assert place.call("get", "walk.md:3").stderr == (
-        f"[line 3 is longer, and cut here: memline get 'walk.md#L3C{MAX_CHARS + 1}']\n[more: --from 4]\n"
-    )
+    said = place.call("get", "walk.md:3").stderr
+    # The command works in any folder.
+    assert said.startswith("[line 3 is longer, and cut here: memline --")
+    assert said.endswith(f" get 'walk.md#L3C{MAX_CHARS + 1}']\n[more: --from 4]\n")
+    beyond = place.call("get", "walk.md#L4C99")
+    assert (beyond.status, beyond.stdout) == (1, "")
+    assert beyond.stderr == "Error: line 4 of walk.md is shorter than that\n"
     assert place.call("get", "walk.md:4").stderr == ""
     cut = place.call("get", "walk.md:3", "--json").json
     assert cut["cut"] is cut["truncated"] is True

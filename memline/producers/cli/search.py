@@ -1,5 +1,6 @@
 """`memline search`, `get` and `lint`: questions answered from the notes, their lines, and their links."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from memline.producers.cli.hits import for_programs, rows_of
 from memline.producers.cli.invocation import AS_JSON, Invocation, command, current_folder
 from memline.producers.cli.output import echo, echo_file, note, print_json, print_result, put
 from memline.producers.memory import Memory
+from memline.producers.read_note import cited_part
 from memline.shared.errors import PathNotAllowed
 from memline.shared.search.request import search_request
 from memline.shared.sources.reading import READABLE
@@ -166,9 +168,13 @@ def get(invocation: Invocation, path: str, first: int | None, lines: int | None,
         whole = memory.get(excerpt.path, first=1, lines=excerpt.first, max_chars=MAX_FILE_CHARS)
         note(f"Error: {excerpt.path} has {counted(whole.lines, 'line')}, and no line {excerpt.first:,}")
         return 1
+    if not excerpt.text and cited_part(path)[1].column > 1:
+        note(f"Error: line {excerpt.first:,} of {excerpt.path} is shorter than that")
+        return 1
     echo_file(excerpt.text)
     if excerpt.cut:
-        more = f": memline get '{excerpt.rest}'" if excerpt.rest else ""
+        rest = invocation.as_typed(f"memline get {shlex.quote(excerpt.rest)}")
+        more = f": {rest}" if excerpt.rest else ""
         note(f"[line {excerpt.first:,} is longer, and cut here{more}]")
     if excerpt.next_from:
         note(f"[more: --from {excerpt.next_from}]")
