@@ -66,7 +66,8 @@ def queue(invocation: Invocation, conditions: tuple[str, ...], watch: bool, as_j
         return None
     if watch and (conditions or as_json):
         raise click.UsageError("--watch goes without --json and --fail-if")
-    while watch:
+    # Without a queue there is nothing to wait for.
+    while watch and invocation.settings.queue.url:
         _show_again(invocation)
     tests = [(text, _condition(text)) for text in conditions]
     report = _report(invocation)
