@@ -318,7 +318,7 @@ class IndexWriter:
         Returns the tokens of those leases.
         """
         with self.transaction() as (connection, now):
-            over = leases.end_overdue(connection, now, self._lease_s)
+            over = leases.end_overdue(connection, now)
             ledger.forget_removed(connection, self._clock.now_ns() - ledger.TOMBSTONE_NS)
             if (target := identities.target(connection)) is not None:
                 vectors.retry_failed(connection, target.id, due_before=now)

@@ -14,7 +14,6 @@ CREATE TABLE IF NOT EXISTS health (
     action TEXT NOT NULL,
     max_rows INTEGER NOT NULL,
     full_answers INTEGER NOT NULL,
-    limited_rows INTEGER NOT NULL,
     PRIMARY KEY (account, model, mode)
 ) STRICT;
 

@@ -10,15 +10,14 @@ The clock is that of Redis, and one script decides and takes in one step. All ke
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import chain
 from typing import Any
 
 from memline.shared.config.installation import QueueAddress
 from memline.shared.queue import redis_client
-from memline.shared.scheduling.limits import HOLD, Limits, Move
+from memline.shared.scheduling.limits import HOLD, Limits
 
-#: KEYS: the hold, then one a unit. ARGV: the longest wait (s), then of each unit the seconds that the call
-#: moves it on by, and how far ahead it may be.
+#: KEYS: the hold, then one a unit. ARGV: the longest wait (s), how far ahead the place may be (s), then the
+#: seconds that the call moves each unit on by.
 _TAKE = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6
@@ -26,11 +25,11 @@ local at = math.max(now, tonumber(redis.call('GET', KEYS[1]) or '0'))
 local times = {}
 for i = 2, #KEYS do
     times[i] = tonumber(redis.call('GET', KEYS[i]) or '0')
-    at = math.max(at, times[i] - tonumber(ARGV[2 * i - 1]))
+    at = math.max(at, times[i] - tonumber(ARGV[2]))
 end
 if at - now <= tonumber(ARGV[1]) then
     for i = 2, #KEYS do
-        local next_at = math.max(at, times[i]) + tonumber(ARGV[2 * i - 2])
+        local next_at = math.max(at, times[i]) + tonumber(ARGV[i + 1])
         redis.call('SET', KEYS[i], string.format('%.3f', next_at), 'EX', math.ceil(next_at - now) + 1)
     end
 end
@@ -59,10 +58,11 @@ class RedisLimits(Limits):
         self._take: Any = self._client.register_script(_TAKE)
         self._hold: Any = self._client.register_script(_HOLD)
 
-    def take(self, account: str, moves: Mapping[str, Move], *, max_wait_s: float = 0) -> float:
+    def take(
+        self, account: str, moves: Mapping[str, float], *, max_wait_s: float = 0, burst_s: float = 0
+    ) -> float:
         keys = [self._key(account, part) for part in (HOLD, *moves)]
-        args = [max_wait_s, *chain.from_iterable(moves.values())]
-        return float(self._retry(self._take, keys=keys, args=args))
+        return float(self._retry(self._take, keys=keys, args=[max_wait_s, burst_s, *moves.values()]))
 
     def close(self) -> None:
         self._client.close()

@@ -35,7 +35,7 @@ FOR_GOOD = 2
 #: provider takes larger requests.
 GROW_AFTER, MAX_ROWS = 32, 2_048
 
-#: Seconds that a wait may last. What lies further ahead was written before the clock was set back.
+#: Seconds that a provider may ask to wait, and that the probe of a breaker for batches may last.
 LONGEST_S = 86_400.0
 
 #: What is said of a pause that a person asked for.
@@ -80,8 +80,6 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     max_rows: int = 0
     #: Requests of `max_rows` texts that worked since that changed.
     full_answers: int = 0
-    #: Texts of the last request that met a limit of texts a minute, while nothing has worked since.
-    limited_rows: int = 0
     #: Whether a person paused it, for this index.
     manual: bool = False
 
@@ -110,7 +108,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
     def wait_s(self, now: float) -> float:
         """Return the seconds until the provider may be called."""
-        return self.retry_at - now if now < self.retry_at <= now + LONGEST_S else 0.0
+        return max(0.0, self.retry_at - now)
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,11 +145,11 @@ def after_failure(
             was = _replace(was, failures=was.failures + 1, reason=error, action=failure.action, opens=opens)
             return _opened(was, rules, now)
         case "later" if wait_s >= FIRST_PAUSE_S:
-            return _asked_to_wait(was, wait_s, failure, now, counts_texts=counts_texts)
-        case "split" | "unsent" if was.paused:
-            return _replace(was, retry_at=now + wait_s)
+            # A 429 with a time is no failure. Where texts are counted, as many may be more than a minute has.
+            rows = len(failure.hashes) // 2 if counts_texts and not was.paused else 0
+            return learned(_waiting(was, wait_s, error, now), rows)
         case "split" | "unsent":
-            return _waiting(was, wait_s, was.reason or error, now) if wait_s else was
+            return _waiting(was, wait_s, was.reason or error, now) if wait_s or was.paused else was
         case "later" | "broken" if failure.kind == "later" or failure.no_results:
             # A provider that answers nothing but nonsense is not asked for a whole backlog.
             return _failed(was, failure, rules, now)
@@ -178,28 +176,6 @@ def _failed(was: Health, failure: Failure, rules: Rules, now: float) -> Health:
     return _replace(was, retry_at=now + pause_s, max_rows=tighter(was.max_rows, halved))
 
 
-def _asked_to_wait(
-    was: Health, seconds: float, failure: Failure, now: float, *, counts_texts: bool
-) -> Health:
-    """Return the health after a 429 with a time, which is no failure.
-
-    If as many texts are refused again, with nothing embedded in between, they may be more than the limit
-    allows at all: the next requests have half of them. A single text that is refused again is a failure, or
-    it would be sent for ever.
-    """
-    if was.paused:
-        return _replace(was, retry_at=now + min(seconds, LONGEST_S))
-    rows = len(failure.hashes) if counts_texts else 0
-    is_again = 0 < was.limited_rows <= rows and not was.wait_s(now)
-    after = _waiting(was, seconds, failure.error, now)
-    if is_again and rows == 1:
-        opened = _failed(was, failure, REQUEST_RULES, now)
-        return _replace(opened, retry_at=max(opened.retry_at, after.retry_at))
-    if is_again:
-        return _replace(after, max_rows=tighter(was.max_rows, rows // 2), limited_rows=0, full_answers=0)
-    return _replace(after, limited_rows=rows)
-
-
 def learned(was: Health, max_rows: int) -> Health:
     """Return the health with what a request taught about the texts of the next ones; 0 is nothing."""
     rows = tighter(was.max_rows, max_rows)
@@ -209,9 +185,7 @@ def learned(was: Health, max_rows: int) -> Health:
 def worked(was: Health, rows: int = 0) -> Health:
     """Return the health after a good answer for so many texts."""
     retry_at = 0.0 if was.paused else was.retry_at
-    after = _replace(
-        was, failures=0, opens=0, since=0.0, reason="", action="", limited_rows=0, retry_at=retry_at
-    )
+    after = _replace(was, failures=0, opens=0, since=0.0, reason="", action="", retry_at=retry_at)
     if not was.max_rows or rows < was.max_rows:
         return after
     if was.full_answers + 1 < GROW_AFTER:
@@ -225,8 +199,11 @@ def tighter(cap: int, other: int) -> int:
 
 
 def _waiting(was: Health, seconds: float, reason: str, now: float) -> Health:
-    retry_at = max(was.retry_at if was.wait_s(now) else 0.0, now + min(seconds, LONGEST_S))
-    return _replace(was, retry_at=retry_at, reason=reason)
+    """Return the health after a request that is to wait: a probe is followed by the next one after that."""
+    retry_at = now + min(seconds, LONGEST_S)
+    if was.paused:
+        return _replace(was, retry_at=retry_at)
+    return _replace(was, retry_at=max(was.retry_at, retry_at), reason=reason)
 
 
 def _opened(was: Health, rules: Rules, now: float) -> Health:
@@ -303,12 +280,6 @@ def resume(accounts: Accounts, provider: str, mode: str = REQUESTS, *, rules: Ru
         return _replace(was, failures=failures, opens=0, since=0.0, retry_at=0.0)
 
     update(accounts, provider, mode, change)
-
-
-def forget(accounts: Accounts, provider: str) -> None:
-    """Forget all but a person's pause: another model or address begins anew."""
-    for mode in MODES:
-        update(accounts, provider, mode, lambda _: Health())
 
 
 def set_paused(accounts: Accounts, provider: str, is_paused: bool) -> None:

@@ -94,7 +94,7 @@ def lease(
         # After a failure one request goes ahead of the others, not all of them into the same wall. A server
         # that is slow with a single text gets one at a time.
         is_single = state.paused or state.failures > 0
-        if is_single or state.limited_rows or state.max_rows == 1:
+        if is_single or state.max_rows == 1:
             credits = min(credits, 1)
         charge = Charge(identity=target.identity, account=accounts.of(provider))
         in_flight = scalar(connection, "SELECT count(*) FROM leases WHERE identity_id = ?", target.id)
@@ -164,14 +164,12 @@ def settle(accounts: Accounts, budget: Budget, identity: Identity, token: str, u
         budget.correct(charge, day, usage.tokens - tokens, usage.paid_calls - 1)
 
 
-def end_overdue(connection: Connection, now: float = math.inf, longest_s: float = 0.0) -> list[str]:
+def end_overdue(connection: Connection, now: float = math.inf) -> list[str]:
     """End the leases whose deadline is over, by default all, inside the caller's transaction.
 
-    Their texts are wanted again; returns their tokens. A deadline further ahead than the longest lease was
-    written before the clock was set back.
+    Their texts are wanted again; returns their tokens.
     """
-    query = "SELECT token FROM leases WHERE until <= ? OR until > ?"
-    over = connection.execute(query, (now, now + longest_s + MARGIN_S)).fetchall()
+    over = connection.execute("SELECT token FROM leases WHERE until <= ?", (now,)).fetchall()
     connection.executemany("DELETE FROM leases WHERE token = ?", over)
     connection.executemany("UPDATE vectors SET state = 'wanted', lease = NULL WHERE lease = ?", over)
     return [token for (token,) in over]

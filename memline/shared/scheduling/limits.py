@@ -9,7 +9,6 @@ tenth of each limit for itself, and takes a place at once or goes without its ve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
@@ -21,11 +20,9 @@ from memline.shared.index.accounts import AccountFile
 #: are nearer to each other there. Without them a fleet made 61 requests in a minute that allowed 60.
 WINDOW_S = 62.0
 
-#: Seconds that a call may have to wait. What lies further ahead was written before the clock was set back.
-LONGEST_S = 86_400.0
-
-#: Part of a limit that only questions use.
-QUESTION_SHARE = 10
+#: Part of a limit that only questions use. Half of that part comes evenly; of the other half some go at once,
+#: so many seconds before their places, since people ask twice in a row.
+QUESTION_SHARE, BURST_S = 10, WINDOW_S / 2
 
 #: The row or key of a cooldown.
 HOLD = "hold"
@@ -45,33 +42,21 @@ def minute_limits(settings: AgentSettings, choice: Choice) -> tuple[int, int]:
     return (0, 0) if choice.fallback_from else (remote.requests_per_minute, remote.tokens_per_minute)
 
 
-class Move(NamedTuple):
-    """What a call does to the time of one unit."""
-
-    #: By how many seconds it moves it on.
-    seconds: float
-    #: How far ahead that time may be, and the call goes all the same.
-    slack: float = 0.0
-
-
 def costs(
     *, tokens: int, requests: int = 1, max_requests: int = 0, max_tokens: int = 0, is_question: bool = False
-) -> dict[str, Move]:
-    """Return what a call does to each unit that has a limit; limits are per minute, 0 for none.
+) -> dict[str, float]:
+    """Return by how many seconds a call moves on each unit with a limit; limits are per minute, 0 for none.
 
     `requests`: what the provider counts the call as: its texts, with some.
     """
-    moves: dict[str, Move] = {}
+    moves: dict[str, float] = {}
     for unit, amount, limit in (("requests", requests, max_requests), ("tokens", tokens, max_tokens)):
         of_questions = max(1, limit // QUESTION_SHARE)
         if limit and is_question:
-            # Half of their part comes evenly, the other half may go at once: people ask twice in a row.
-            seconds = WINDOW_S * amount / max(1.0, of_questions / 2)
-            # A thousandth of a second is a matter of floating point.
-            moves[f"question.{unit}"] = Move(seconds, max(0.0, WINDOW_S - seconds) + 1e-3)
+            moves[f"question.{unit}"] = WINDOW_S * amount / max(1.0, of_questions / 2)
         elif limit:
             # Of calls that are a large part of the limit, a minute may hold one more than their sum says.
-            moves[unit] = Move(WINDOW_S * amount / max(1, min(limit - of_questions, limit - amount), amount))
+            moves[unit] = WINDOW_S * amount / max(1, min(limit - of_questions, limit - amount), amount)
     return moves
 
 
@@ -88,28 +73,28 @@ class Limits:
     def close(self) -> None:
         self._file.close()
 
-    def take(self, account: str, moves: Mapping[str, Move], *, max_wait_s: float = 0) -> float:
+    def take(
+        self, account: str, moves: Mapping[str, float], *, max_wait_s: float = 0, burst_s: float = 0
+    ) -> float:
         """Take a place for a call that costs so much (`costs`); for one without costs nothing is taken.
 
-        Returns the seconds until the place, 0 for now. Longer than `max_wait_s`, nothing was taken. Places
-        are given in the order in which they are asked for, so that of many who wait none waits in vain.
+        Returns the seconds until the call may go, 0 for now: `burst_s` before its place. Longer than
+        `max_wait_s`, nothing was taken. Places are given in the order in which they are asked for, so that of
+        many who wait none waits in vain.
         """
         # Without costs most calls of most accounts: they write nothing.
         with self._file.writing() if moves else self._file.reading() as connection:
             # Read here: another process may have held the file.
             now = self._clock.now()
-            query = "SELECT unit, next_at FROM limits WHERE account = ? AND next_at <= ?"
-            rows = connection.execute(query, (account, now + LONGEST_S)) if connection else ()
-            times = dict(rows)
-            at = max(now, times.get(HOLD, now))
-            for unit, move in moves.items():
-                at = max(at, times.get(unit, now) - move.slack)
+            query = "SELECT unit, next_at FROM limits WHERE account = ?"
+            times = dict(connection.execute(query, (account,)) if connection else ())
+            at = max(now, times.get(HOLD, now), *(times.get(unit, now) - burst_s for unit in moves))
             if connection and at - now <= max_wait_s:
                 connection.executemany(
                     "INSERT OR REPLACE INTO limits (account, unit, next_at) VALUES (?, ?, ?)",
                     (
-                        (account, unit, max(at, times.get(unit, at)) + move.seconds)
-                        for unit, move in moves.items()
+                        (account, unit, max(at, times.get(unit, at)) + seconds)
+                        for unit, seconds in moves.items()
                     ),
                 )
             return float(at - now)

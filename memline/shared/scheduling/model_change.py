@@ -85,12 +85,8 @@ def use(
         row = identities.ensure(connection, wanted, base_url=choice.base_url)
         owners: dict[str, str] = meta.get(connection, meta.HEALTH_OF, {})
         owner = f"{wanted.key} {choice.mark}".strip()
-        before = owners.get(wanted.provider, owner)
         meta.put(connection, meta.HEALTH_OF, {**owners, wanted.provider: owner})
         meta.put(connection, meta.TARGET, row.id)
-        if before != owner and before.partition(" ")[2] == choice.mark:
-            # Trouble and caps are those of a model behind an address, and of a key: others begin anew.
-            health.forget(accounts, wanted.provider)
         meta.put(connection, meta.FALLBACK, stands_in_for)
         active = identities.active(connection)
         if active is None or not vectors.backlog(connection, active.id).ready:

@@ -19,7 +19,7 @@ from memline.shared.providers import LOCAL
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge
 from memline.shared.scheduling.health import Health
-from memline.shared.scheduling.limits import Limits, costs, minute_limits
+from memline.shared.scheduling.limits import BURST_S, Limits, costs, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.words import because
 
@@ -113,7 +113,7 @@ class QueryEmbedder:
         wait_s = 0.0
         # Where limits cannot be written now, one question more is better than no answer.
         with suppress(IndexFault, QueueError):
-            wait_s = self._limits.take(account, moves)
+            wait_s = self._limits.take(account, moves, burst_s=BURST_S)
         if wait_s > 0:
             raise ProviderLater(
                 f"{choice.provider} is at its limit of a minute",

@@ -8,7 +8,7 @@ import pytest
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health
-from memline.shared.scheduling.health import GROW_AFTER, LONGEST_S, Failure, Health
+from memline.shared.scheduling.health import GROW_AFTER, Failure, Health
 from tests.support.clock import ManualClock
 from tests.support.index_rows import MODEL_A, answer, file_row, retarget
 
@@ -59,11 +59,6 @@ def test_a_time_to_wait_is_no_failure_and_the_longest_counts():
     assert (of_worker.failures, of_worker.wait_s(NOW + 1), of_worker.reason) == (0, 59, "429 again")
 
 
-def test_a_time_that_a_clock_which_was_set_back_left_behind_is_not_waited_for():
-    assert Health(retry_at=NOW + LONGEST_S + 1).wait_s(NOW) == 0
-    assert asked(Health(), 1e9, NOW).wait_s(NOW) == LONGEST_S
-
-
 def test_a_probe_that_was_not_sent_or_is_told_to_wait_is_followed_by_another():
     opened = msgspec.structs.replace(after_failures(3)[0], retry_at=NOW + 300)
 
@@ -72,32 +67,19 @@ def test_a_probe_that_was_not_sent_or_is_told_to_wait_is_followed_by_another():
     assert failed(opened, NOW, kind="unsent") == asked(opened, 7, NOW) == opened
 
 
-@pytest.mark.parametrize(
-    "twice",
-    [
-        lambda was, now: failed(was, now, rows=8),
-        lambda was, now: asked(was, 1, now, rows=8),
-    ],
-    ids=["failed", "limited"],
-)
-def test_a_size_that_fails_twice_in_a_row_is_halved(twice):
-    once = twice(Health(), NOW)
-    again = twice(once, NOW + 2)
+def test_a_size_that_fails_twice_in_a_row_is_halved_and_one_that_a_limit_of_texts_refuses_at_once():
+    once = failed(Health(), NOW, rows=8)
+    again = failed(once, NOW + 2, rows=8)
 
     assert (once.max_rows, again.max_rows) == (0, 4)
-    assert twice(health.worked(once), NOW + 2).max_rows == 0
+    assert failed(health.worked(once), NOW + 2, rows=8).max_rows == 0
+    assert [asked(Health(), 60, NOW, rows=rows).max_rows for rows in (8, 1)] == [4, 0]
 
 
 def test_vectors_of_other_dimensions_say_nothing_about_the_size():
     once = failed(Health(), NOW, rows=8, kind="broken", no_results=True)
 
     assert failed(once, NOW + 2, rows=8, kind="broken", no_results=True).max_rows == 0
-
-
-def test_a_single_text_that_a_limit_refuses_again_is_a_failure():
-    once = asked(Health(), 1, NOW, rows=1)
-
-    assert asked(once, 1, NOW + 2, rows=1).failures == 1
 
 
 def test_a_learned_size_doubles_after_full_requests_and_is_forgotten_when_it_is_large():

@@ -25,15 +25,6 @@ def test_a_request_that_is_not_full_waits_while_another_is_in_flight(wanting):
     assert len(wanting.lease(CAPS, credits=4, only_full=False)) == 1
 
 
-def test_a_deadline_that_is_too_far_ahead_is_over(wanting, clock):
-    lease_all(wanting)
-
-    clock.set_back(7_200)
-    wanting.sweep()
-
-    assert backlog(wanting) == Backlog(wanted=2)
-
-
 @pytest.mark.parametrize("kind", ["refused", "stop"])
 def test_a_failure_of_an_old_lease_does_not_touch_the_new_one(wanting, clock, kind):
     (old,) = lease_all(wanting)

@@ -78,29 +78,6 @@ def test_a_silent_provider_holds_up_one_question_and_those_after_it_not(embedder
     assert embedder.embed("q", ACTIVE, Health()) == b"vector"
 
 
-@pytest.mark.parametrize(
-    ("retry_after_s", "set_back_s", "wait_s"),
-    [(None, 0, 0.5), (60.0, 3_600, 60)],
-    ids=["a short failure", "a clock that is set back"],
-)
-def test_no_question_is_delayed_for_long(
-    embedder,
-    provider,
-    clock,
-    retry_after_s,
-    set_back_s,
-    wait_s,
-):
-    provider.fails_after_s, provider.retry_after_s = 0.1, retry_after_s
-    refusal(embedder)
-
-    provider.fails_after_s = None
-    clock.set_back(set_back_s)
-    clock.advance(wait_s)
-
-    assert embedder.embed("q", ACTIVE, Health()) == b"vector"
-
-
 def test_questions_of_two_agents_with_one_key_count_together_and_wait_for_no_place(provider, clock, tmp_path):
     memory = MemorySearch(remote=Remote(requests_per_minute=40))
     paths = {"workspace": tmp_path, "state_dir": tmp_path, "home": tmp_path, "memory": memory}
