@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
-from typing import Self
-
-import dramatiq
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 
 from memline.shared.config.agents import Settings
 from memline.shared.config.installation import QueueAddress
@@ -19,7 +17,7 @@ from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.routes import BESIDE_INDEX
 from memline.workers.context import PER_THREAD, Context, Requests
-from memline.workers.lifecycle import Workers
+from memline.workers.lifecycle import serve_queues
 
 #: Milliseconds an idle consumer sleeps at most before it asks Redis for messages again: a message waits 29 ms
 #: (p50), and a process takes 1.4 % of a core; with 20 up to 6.6 %.
@@ -37,46 +35,34 @@ SHUTDOWN_MS = 15_000
 REMEMBER_S = 60.0
 
 
-class FleetProcess(Workers):
-    """Works on messages of some queues of a fleet; what was fetched goes back on its queue at the end."""
+@contextmanager
+def fleet_worker(
+    settings: Settings, threads_of: Mapping[str, int], stop: threading.Event
+) -> Iterator[Callable[[], None]]:
+    """Work on queues of a fleet, each with so many threads: a part of a process (`producers.runs.parts`).
 
-    def __init__(self, settings: Settings, threads_of: Mapping[str, int], stop: threading.Event) -> None:
-        """Work on the queues of `threads_of`, each with so many threads, until `stop` is set."""
-        super().__init__(threads_of, idle_ms=IDLE_MS, stop_ms=SHUTDOWN_MS)
-        self._settings = settings
-        self._stopping = stop
-        self._retry = redis_client.retrying(MAX_WAIT_S, stop)
-        self._heartbeat = Heartbeat(settings.queue, threads_of, file=settings.file)
-
-    def open(self) -> tuple[dramatiq.Broker, Context]:
-        """Raise QueueError when Redis cannot be trusted with messages, or another home owns the fleet."""
-        settings, address = self._settings, self._settings.queue
-        broker = on_redis(address, retry=self._retry)
-        if BESIDE_INDEX.intersection(self._threads_of):
-            fleet_owner.refuse_other(address, settings.home, is_claimed="store" in self._threads_of)
-        return broker, Context(
-            settings,
-            limits=RedisLimits(address, self._retry),
-            requests=RedisRequests(address),
-            stopping=self._stopping,
-            kind="store",
-        )
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        self._heartbeat.beat()
-        for agent in self._settings.agents:
+    What was fetched and not begun goes back on its queue at the end. Raises QueueError when Redis cannot be
+    trusted with messages, or another home owns the fleet.
+    """
+    address, retry = settings.queue, redis_client.retrying(MAX_WAIT_S, stop)
+    broker = on_redis(address, retry=retry)
+    if BESIDE_INDEX.intersection(threads_of):
+        fleet_owner.refuse_other(address, settings.home, is_claimed="store" in threads_of)
+    context = Context(
+        settings,
+        limits=RedisLimits(address, retry),
+        requests=RedisRequests(address),
+        stopping=stop,
+        kind="store",
+    )
+    with serve_queues(broker, context, threads_of, idle_ms=IDLE_MS, stop_ms=SHUTDOWN_MS):
+        for agent in settings.agents:
             # Rows may wait from before.
-            self._context.sweep_timer.schedule(agent, 0, deep=True)
-        Log("worker").info("worker.started", queues=",".join(self._threads_of), pid=os.getpid())
-        return self
-
-    def tick(self) -> None:
-        self._heartbeat.beat()
-
-    def __exit__(self, *error: object) -> None:
-        self._heartbeat.close()
-        super().__exit__(*error)
+            context.sweep_timer.schedule(agent, 0, deep=True)
+        with closing(Heartbeat(address, threads_of, file=settings.file)) as heartbeat:
+            heartbeat.beat()
+            Log("worker").info("worker.started", queues=",".join(threads_of), pid=os.getpid())
+            yield heartbeat.beat
 
 
 class RedisRequests(Requests):

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 from msgspec.structs import replace
 
-from memline.producers.runs.in_process import InProcessWorkers
+from memline.producers.runs.in_process import local_workers
 from memline.producers.runs.index_run import prepare
 from memline.shared.finding import PROBLEM
 from memline.shared.queue.broker import send
@@ -52,7 +52,7 @@ def configure(place, first, second, **memory):
 def working(place):
     """The workers of `memline up`, without its watcher."""
     prepare(place.agent, is_asked=False)
-    with InProcessWorkers(place.settings, long_lived=True) as process:
+    with local_workers(place.settings, kind="up") as process:
         send(Sweep(agent="main"))
         yield process
 

@@ -4,7 +4,8 @@ import _thread
 import os
 import signal
 import threading
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from types import FrameType
 
 import click
@@ -15,7 +16,7 @@ from memline.producers.chats import chat_for
 from memline.producers.cli.invocation import Invocation, command
 from memline.producers.cli.output import note
 from memline.producers.cli.root import INTERRUPTED, tell_interrupted
-from memline.producers.runs.parts import Part, run
+from memline.producers.runs.parts import run
 from memline.shared import logs
 from memline.shared.config import environment
 from memline.shared.liveness import Liveness
@@ -114,14 +115,15 @@ def serve(invocation: Invocation, host: str | None, port: int | None) -> None:
     run([server_of(invocation, host=host, port=port)], stop_event(), liveness=liveness())
 
 
+@contextmanager
 def server_of(
     invocation: Invocation,
     *,
     host: str | None = None,
     port: int | None = None,
     is_alone: bool = True,
-) -> Part:
-    """Make the HTTP server of these settings; the rest as of `Server`."""
+) -> Iterator[Callable[[], None]]:
+    """Serve HTTP by these settings: a part of a process; the rest as of `Server`."""
     # Starlette and uvicorn take 150 ms to import, which `mcp` and `up` never need.
     from memline.producers.web.serving import Server
 
@@ -132,4 +134,5 @@ def server_of(
         port=settings.serve.port if port is None else port,
     )
     calls = Calls(settings, tuple(each.agent for each in agents))
-    return Server(calls, wanted, on_note=note, is_alone=is_alone)
+    with Server(calls, wanted, on_note=note, is_alone=is_alone) as server:
+        yield server.tick

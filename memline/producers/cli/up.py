@@ -7,11 +7,11 @@ from memline.producers.cli.invocation import Invocation, command
 from memline.producers.cli.output import note
 from memline.producers.cli.serve import liveness, of_service, server_of, stop_event
 from memline.producers.runs import following
-from memline.producers.runs.parts import run
+from memline.producers.runs.parts import Part, run
 from memline.shared.errors import QueueError
 from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.routes import QUEUES
-from memline.workers.process import FleetProcess
+from memline.workers.process import fleet_worker
 
 
 @command(
@@ -31,7 +31,10 @@ def up(invocation: Invocation, serves: bool, port: int | None) -> None:
     for agent in agents:
         fetch_model(agent)
     stop = stop_event()
-    more = [server_of(invocation, port=port, is_alone=False)] if serves else []
+
+    def more() -> list[Part]:
+        return [server_of(invocation, port=port, is_alone=False)] if serves else []
+
     following.up(invocation.settings, agents, stop=stop, on_note=note, more=more, liveness=liveness())
 
 
@@ -52,7 +55,7 @@ def watch(invocation: Invocation) -> None:
     settings = (invocation := _of_fleet(invocation)).settings
     stop = stop_event()
     on_redis(settings.queue)
-    run([following.Following(settings, invocation.enabled_agents())], stop, liveness=liveness())
+    run([following.following(settings, invocation.enabled_agents())], stop, liveness=liveness())
 
 
 @command(
@@ -77,4 +80,4 @@ def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) 
     settings = _of_fleet(invocation).settings
     threads_of = {role: QUEUES[role] if role == "store" or threads is None else threads for role in roles}
     stop = stop_event()
-    run([FleetProcess(settings, threads_of, stop)], stop, liveness=liveness())
+    run([fleet_worker(settings, threads_of, stop)], stop, liveness=liveness())

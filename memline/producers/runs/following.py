@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from memline.producers.bridges.qmd.updates import QmdUpdates
-from memline.producers.runs.in_process import InProcessWorkers
+from memline.producers.runs.in_process import local_workers
 from memline.producers.runs.index_run import build_again, prepare
 from memline.producers.runs.parts import Part, run
 from memline.producers.watching.flush_sessions import FlushSessions
@@ -28,58 +28,52 @@ from memline.shared.sessions.transcripts import transcripts_of
 Note = Callable[[str], None]
 
 
-class Following:
-    """Follows the files of agents and puts changes on the queue: a part of a process (`runs.parts`).
+@contextmanager
+def following(
+    settings: Settings, agents: Sequence[AgentSettings], *, on_note: Note | None = None
+) -> Iterator[Callable[[], None]]:
+    """Follow the files of agents and put changes on the queue: a part of a process (`runs.parts`).
 
-    The broker of this process is set before.
+    The broker of this process is set before. With `on_note` the work is done in this process, and it says
+    what it follows.
     """
+    followers = list[Follower]()
+    is_old = False
 
-    def __init__(self, settings: Settings, agents: Sequence[AgentSettings], *, on_note: Note | None = None):
-        """With `on_note` the work is done in this process, and it says what it follows."""
-        self._settings = settings
-        self._agents = agents
-        self._on_note = on_note
-        self._followers: list[Follower] = []
-        self._is_old = False
-
-    def __enter__(self) -> Following:
-        with ExitStack() as stack:
-            self._qmd = stack.enter_context(QmdUpdates(self._agents))
-            stack.enter_context(FlushSessions(self._agents))
-            for agent in self._agents:
-                follower = stack.enter_context(Follower(agent, on_change=self._qmd.changed))
-                self._followers.append(follower)
-                self._scan(follower)
-                mode, sessions = follower.mode(), " and its sessions" if transcripts_of(agent) else ""
-                Log("follow").info("files.followed", agent=agent.agent, workspace=agent.workspace, mode=mode)
-                if self._on_note:
-                    self._on_note(f"memline: agent {agent.agent} follows {agent.workspace}{sessions}: {mode}")
-                kind, path = "up" if self._on_note else "watch", agent.index_path
-                if (lock := hold(path, kind, time.time(), part=FOLLOWER)) is not None:
-                    stack.callback(lock.close)
-                # Rows may wait from before.
-                send(Sweep(agent=agent.agent))
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def tick(self) -> None:
-        for follower in self._followers:
-            self._scan(follower)
-        self._qmd.tick()
-        if not self._is_old and (file := self._settings.file.newer()):
-            Log("settings").warning("settings.old", file=file)
-            self._is_old = True
-
-    def _scan(self, follower: Follower) -> None:
+    def scan(follower: Follower) -> None:
         try:
             follower.tick()
         except IndexCorrupt:
             # Moved aside and built again by `up`; in a fleet by its store worker.
-            if self._on_note:
+            if on_note:
                 raise
+
+    def tick() -> None:
+        nonlocal is_old
+        for follower in followers:
+            scan(follower)
+        qmd.tick()
+        if not is_old and (file := settings.file.newer()):
+            Log("settings").warning("settings.old", file=file)
+            is_old = True
+
+    with ExitStack() as stack:
+        qmd = stack.enter_context(QmdUpdates(agents))
+        stack.enter_context(FlushSessions(agents))
+        for agent in agents:
+            follower = stack.enter_context(Follower(agent, on_change=qmd.changed))
+            followers.append(follower)
+            scan(follower)
+            mode, sessions = follower.mode(), " and its sessions" if transcripts_of(agent) else ""
+            Log("follow").info("files.followed", agent=agent.agent, workspace=agent.workspace, mode=mode)
+            if on_note:
+                on_note(f"memline: agent {agent.agent} follows {agent.workspace}{sessions}: {mode}")
+            kind, path = "up" if on_note else "watch", agent.index_path
+            if (lock := hold(path, kind, time.time(), part=FOLLOWER)) is not None:
+                stack.callback(lock.close)
+            # Rows may wait from before.
+            send(Sweep(agent=agent.agent))
+        yield tick
 
 
 def up(
@@ -88,12 +82,13 @@ def up(
     *,
     stop: threading.Event,
     on_note: Note,
-    more: Sequence[Part] = (),
+    more: Callable[[], Sequence[Part]] = list,
     liveness: Liveness | None = None,
 ) -> None:
     """Follow the files of `agents` and do the work in this process until `stop` is set.
 
-    `more`: further parts. A damaged index is moved aside and built again. Raises what keeps it from starting.
+    `more` makes further parts. A damaged index is moved aside and built again. Raises what keeps it from
+    starting.
     """
     while not stop.is_set():
         before = {agent.index_path: file_id(agent.index_path) for agent in agents}
@@ -103,8 +98,8 @@ def up(
                 reason = f" ({choice.reason})" if choice.reason else ""
                 provider = f"{choice.provider} {choice.model}".strip()
                 on_note(f"memline: agent {agent.agent} embeds with {provider}{reason}")
-            workers = InProcessWorkers(settings, long_lived=True)
-            run([workers, Following(settings, agents, on_note=on_note), *more], stop, liveness=liveness)
+            workers = local_workers(settings, kind="up")
+            run([workers, following(settings, agents, on_note=on_note), *more()], stop, liveness=liveness)
         except IndexCorrupt as error:
             damaged = next((each for each in agents if str(each.index_path) in error.message), None)
             if damaged is None:

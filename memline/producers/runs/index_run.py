@@ -207,7 +207,7 @@ class IndexRun:
         from memline.producers.runs.in_process import workers_of
         from memline.shared.queue.broker import send
 
-        with workers_of(self._settings, self._agent, clock=self._clock) as workers:
+        with workers_of(self._settings, self._agent, clock=self._clock) as check_workers:
             # Not before: the workers of another run in this process may have had to end first.
             self._unchanged_since = self._clock.monotonic()
             progress = RunProgress()
@@ -217,7 +217,7 @@ class IndexRun:
                 began = time.monotonic()
                 # First: an actor that writes to a deleted file fails with an error that hides the reason.
                 self._refuse_replaced()
-                words = workers.check(wants_vectors=progress.vectors_done < progress.vectors)
+                words = check_workers(progress.vectors_done < progress.vectors)
                 with self._facts() as facts:
                     progress, is_over = self._measure(facts)
                 on_progress(replace(progress, waiting=words or progress.waiting))

@@ -18,7 +18,7 @@ MISSING_S = 15.0
 
 
 class FleetWorkers:
-    """The workers of a fleet; a context manager with the interface of `InProcessWorkers`."""
+    """The workers of a fleet, for a command that waits for them; a context manager."""
 
     def __init__(self, address: QueueAddress, agent: AgentSettings) -> None:
         """`agent`: the one whose index the caller waits for."""

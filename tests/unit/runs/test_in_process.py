@@ -3,7 +3,7 @@ import threading
 import pytest
 
 from memline.producers.runs import in_process
-from memline.producers.runs.in_process import InProcessWorkers
+from memline.producers.runs.in_process import local_workers
 from memline.shared.queue.feed import enqueue_files
 from memline.workers import context, lifecycle
 
@@ -20,27 +20,28 @@ def test_what_a_thread_of_the_run_before_raises_does_not_end_this_run(place, mon
         may_end.wait()
         raise RuntimeError("its connections were closed")
 
-    with InProcessWorkers(place.settings) as first:
+    with local_workers(place.settings) as check_first:
         # By its name: the actors belong to the broker of their import.
         monkeypatch.setattr("memline.workers.chunk.FileReader", hang)
         enqueue_files("main", ["MEMORY.md"])
         began.wait()
-    with InProcessWorkers(place.settings) as second:
+    with local_workers(place.settings) as check_second:
         may_end.set()
         hanging[0].join()
 
-        assert (first.check(), second.check()) == ("", "")
+        check_first()
+        check_second()
 
 
 def test_workers_wait_for_the_end_of_those_that_run_in_this_process(place):
     entered = threading.Event()
 
     def second():
-        with InProcessWorkers(place.settings):
+        with local_workers(place.settings):
             entered.set()
 
     waiting = threading.Thread(target=second)
-    with InProcessWorkers(place.settings):
+    with local_workers(place.settings):
         own = context.current()
         waiting.start()
 
@@ -53,8 +54,8 @@ def test_workers_wait_for_the_end_of_those_that_run_in_this_process(place):
 def test_workers_that_cannot_start_keep_no_others_from_it(place, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(lifecycle, "import_module", lambda _: 1 / 0)
-        with pytest.raises(ZeroDivisionError), InProcessWorkers(place.settings):
+        with pytest.raises(ZeroDivisionError), local_workers(place.settings):
             pass
 
-    with InProcessWorkers(place.settings) as workers:
-        assert not workers.check()
+    with local_workers(place.settings) as check:
+        check()

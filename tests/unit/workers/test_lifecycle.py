@@ -5,18 +5,14 @@ from memline.shared.queue.broker import in_process
 from memline.shared.queue.messages import KINDS, Sweep
 from memline.shared.queue.routes import QUEUES
 from memline.workers import store
-from memline.workers.lifecycle import Workers
+from memline.workers.lifecycle import serve_queues
 from tests.unit.workers.conftest import work
 
 
 def test_every_queue_has_a_module_that_declares_its_actors(context):
     broker = in_process()
 
-    class Own(Workers):
-        def open(self):
-            return broker, context
-
-    with Own(dict.fromkeys(QUEUES, 1), idle_ms=10, stop_ms=10_000):
+    with serve_queues(broker, context, dict.fromkeys(QUEUES, 1), idle_ms=10, stop_ms=10_000):
         pass
 
     for kind in KINDS.values():
