@@ -36,15 +36,7 @@ def advance_batch(message: AdvanceBatch) -> None:
                 return
             model = identities.by_id(writer.connection, batch.identity_id)
             assert model is not None
-            life = Life(
-                accounts=writer.accounts,
-                budget=writer.budget,
-                settings=settings,
-                clock=clock,
-                token=token,
-                model=model,
-            )
-            life.advance()
+            Life(writer.accounts, writer.budget, settings, clock, token, model).advance()
             after = batches.get(writer.connection, token) or batch
             _LOG.info("batch.advanced", batch=token, state=after.state, job=after.job_id, error=after.error)
     # The dispatcher goes on with what the batch left.

@@ -212,12 +212,14 @@ class BatchSide:
         return Answer(body=self.files[name], kind="application/octet-stream")
 
     def _upload(self, headers, raw):
-        boundary = headers["content-type"].partition("boundary=")[2].encode()
-        head, _, part = raw.rpartition(b"--" + boundary + b"\r\n")
-        about, _, content = part.partition(b"\r\n\r\n")
-        if wrong := self._wire.uploaded(head + about):
-            return self._wire.error(400, "words", words=wrong)
-        return _json(self._wire.file(self.add_file(content.rpartition(b"\r\n--" + boundary)[0])))
+        kind, _, boundary = headers["content-type"].partition("; boundary=")
+        if kind != self._wire.upload_kind:
+            return self._wire.error(400, "words", words="Invalid file.")
+        if boundary:
+            mark = b"--" + boundary.encode()
+            _, _, part = raw.rpartition(mark + b"\r\n")
+            raw = part.partition(b"\r\n\r\n")[2].rpartition(b"\r\n" + mark)[0]
+        return _json(self._wire.file(self.add_file(raw)))
 
     def _create(self, body):
         wrong, file_id, tag, agent = self._wire.created(body)

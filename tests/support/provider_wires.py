@@ -91,7 +91,7 @@ class OpenAIWire:
     )
     #: Whether failed rows go into a file of their own.
     has_error_file = True
-    window = "24h"
+    window, upload_kind = "24h", "multipart/form-data"
     row_keys = frozenset({"custom_id", "method", "url", "body"})
 
     def serves(self, path):
@@ -128,10 +128,6 @@ class OpenAIWire:
             if verb == method and (match := re.fullmatch(pattern, path)):
                 return name, match[1] if match.groups() else ""
         return None
-
-    def uploaded(self, head):
-        """What is wrong with the part of an upload before its file."""
-        return "" if b'name="purpose"\r\n\r\nbatch' in head and b".jsonl" in head else "Invalid file."
 
     def created(self, body):
         """Complaint, id of the file, tag and agent of a request for a job."""
@@ -281,7 +277,7 @@ class GeminiWire(OpenAIWire):
         ("GET", "/v1beta/batches/([^/:]+)", "look"),
         ("POST", "/v1beta/batches/([^/:]+):cancel", "cancel"),
     )
-    has_error_file = False
+    has_error_file, upload_kind = False, "application/jsonl"
 
     def serves(self, path):
         return _METHOD.fullmatch(path) is not None
@@ -346,9 +342,6 @@ class GeminiWire(OpenAIWire):
     def _shortened(self, body, numbers):
         is_short = self.plain(body)["dimensions"]
         return [_SHORTENED_LENGTH * number for number in numbers] if is_short else numbers
-
-    def uploaded(self, head):
-        return "" if b"displayName" in head else "file.displayName is missing"
 
     def created(self, body):
         batch = body.get("batch", {})

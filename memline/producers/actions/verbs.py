@@ -16,7 +16,6 @@ import msgspec
 from memline.producers.reports import jobs as reports
 from memline.producers.reports.jobs import SHORT
 from memline.producers.reports.state import queue_url
-from memline.shared.batches import plan as batch_plan
 from memline.shared.clock import SystemClock
 from memline.shared.config.agents import Settings
 from memline.shared.config.installation import NO_QUEUE, QueueAddress
@@ -74,16 +73,13 @@ def _change_job(verb: str, asker: Asker, job: str) -> Done:
         hint = f"memline jobs cancel {job}; set remote.batch.enabled to false to make no other one"
         raise BadRequest(f"{row.token[:SHORT]} is a batch, which cannot be {verb}d", hint=hint)
     body: dict[str, Any] = {"agentId": settings.agent, "id": row.token}
-    more = []
     with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, now):
         if verb == "cancel":
             given_up = jobs.cancel(connection, row, now)
             is_changed, (files, texts) = given_up is not None, given_up or (0, 0)
-            count = batch_plan.cancel_idle(connection, now) if is_changed else 0
-            body |= {"files": files, "vectors": texts, "batches": count}
+            body |= {"files": files, "vectors": texts}
             left = f"{counted(texts, 'text')} will not be embedded, {counted(files, 'file')}"
             words = f"is cancelled: {left} will not be read"
-            more = [f"{counted(count, 'batch', 'are')} being cancelled at the provider."] * bool(count)
         else:
             state, words = {"pause": (jobs.PAUSED, "is paused"), "resume": (jobs.RUNNING, "goes on")}[verb]
             is_changed = jobs.change(connection, row, state)
@@ -93,8 +89,8 @@ def _change_job(verb: str, asker: Asker, job: str) -> Done:
         wake(asker.settings.queue, settings.agent)
     else:
         words = f"was left alone, it is {body['state']}"
-    lines = (f"{settings.agent}: job {row.token} {words}.", *more)
-    return Done(value=body, words=lines, is_changed=is_changed)
+    line = f"{settings.agent}: job {row.token} {words}."
+    return Done(value=body, words=(line,), is_changed=is_changed)
 
 
 def _cancel_batch(asker: Asker, settings: AgentSettings, batch: Batch) -> Done:

@@ -36,8 +36,7 @@ KINDS = {
 
 #: What is to happen next with a batch in a state.
 _NEXT = {
-    "intent": "to be uploaded",
-    "uploaded": "to be submitted",
+    "intent": "to be submitted",
     "submitted": "at the provider",
     "collecting": "being stored",
 }

@@ -247,7 +247,7 @@ class IndexRun:
 
     def _measure(self, facts: Facts) -> tuple[RunProgress, bool]:
         """Measure how far the run is, and whether there is nothing more to wait for."""
-        backlog, batches, waiting = facts.backlog, self._batches(facts), ""
+        backlog, (in_batches, is_busy), waiting = facts.backlog, self._batches(facts), ""
         job_files = jobs.count_waiting(self._reader)
         if (backlog, job_files) != self._seen:
             self._seen, self._unchanged_since = (backlog, job_files), self._clock.monotonic()
@@ -266,16 +266,16 @@ class IndexRun:
         )
         if job_files:
             return progress, False
-        is_over = backlog.in_progress <= batches.texts + batches.queued and not batches.is_busy
+        is_over = backlog.in_progress <= in_batches and not is_busy
         is_over = is_over and not self._is_switching(facts)
-        is_stopped = backlog.leased <= batches.texts and self._is_stopped(facts)
+        is_stopped = backlog.leased <= in_batches and self._is_stopped(facts)
         if self._unchanged_s() > TAKE_OVER_S and not (is_over or is_stopped or backlog.leased):
             self._refuse_old_settings(facts)
         return progress, is_over or is_stopped or not self._is_embedding
 
-    def _batches(self, facts: Facts) -> batch_plan.Waiting:
+    def _batches(self, facts: Facts) -> tuple[int, bool]:
         if facts.target is None:
-            return batch_plan.Waiting()
+            return 0, False
         batch, since = self._agent.memory.remote.batch, self._started_ns / 1e9
         return batch_plan.waiting(self._reader, facts.target.id, batch, since=since)
 
@@ -311,18 +311,17 @@ class IndexRun:
         self._refuse_replaced()
         connection, changes = self._reader, self._plan.changes
         with self._facts() as facts:
-            target, backlog, batches = facts.target, facts.backlog, self._batches(facts)
+            target, backlog, (in_batches, _) = facts.target, facts.backlog, self._batches(facts)
             bad = ledger.problems(connection)
             left_out = ledger.left_out(connection)
             failures = [{"path": entry.path, "reason": entry.reason or entry.outcome} for entry in bad]
             failed = vectors.failures(connection, target.id, MAX_FAILURES) if target else ()
             failures += [{"textHash": text, "path": path or "", "reason": why} for text, why, path in failed]
             is_blocked = any(batch.action for batch in facts.batches)
-            in_batches = 0 if is_blocked else batches.texts + batches.queued
             # Vectors are missing that the user asked for, and that will not come by themselves.
             is_incomplete = self._plan.choice.requested not in ("auto", "none")
             if self._is_embedding:
-                is_incomplete = backlog.pending > in_batches
+                is_incomplete = backlog.pending > (0 if is_blocked else in_batches)
             return IndexReport(
                 agent=self._agent.agent,
                 files={

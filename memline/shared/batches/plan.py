@@ -10,16 +10,14 @@ from __future__ import annotations
 import uuid
 from sqlite3 import Connection
 
-import msgspec
-
 from memline.shared.config.schema import Batch as BatchSettings
 from memline.shared.index import batches, vectors
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.batches import Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling import health, jobs
 from memline.shared.scheduling.budget import BATCH, Budget, Charge
+from memline.shared.scheduling.health import LONGEST_S
 
 #: The largest job: OpenAI's own caps. Voyage takes twice the rows and Gemini ten times the bytes, but a job
 #: is lost, late or looked for as a whole.
@@ -45,12 +43,12 @@ def plan(
         if is_full or not (is_read or count == MAX_ROWS):
             return True
         # Where this one is a probe, the others do not wait for it.
-        if not _make(accounts, budget, target, now) or state.paused:
+        if not _make(accounts, budget, target, now, is_probe=state.paused) or state.paused:
             return False
     return not is_read
 
 
-def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float) -> bool:
+def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float, *, is_probe: bool) -> bool:
     """Write down the intent of a batch with its texts, and count what it costs; False when none may be made.
 
     A process that dies between the two leaves it counted for good, never the other way round.
@@ -66,7 +64,9 @@ def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float) -
                 break
             total += tokens
             ids.append(row_id)
-        if not ids or not health.may_batch(accounts, provider, now) or budget.take(charge, total, now):
+        if not ids or (is_probe and not health.take_probe(accounts, provider, BATCH, now, now + LONGEST_S)):
+            return False
+        if budget.take(charge, total, now):
             return False
         token = uuid.uuid4().hex
         index.execute(
@@ -77,42 +77,25 @@ def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float) -
     return True
 
 
-def cancel_idle(connection: Connection, now: float) -> int:
-    """Ask for the cancellation of batches that have only texts of cancelled jobs; return how many."""
-    idle = connection.execute(
-        "SELECT token FROM batches WHERE state IN ('intent', 'uploaded', 'submitted') AND NOT EXISTS"
-        " (SELECT 1 FROM vectors WHERE lease = token"
-        " AND job NOT IN (SELECT id FROM jobs WHERE state = 'cancelled'))"
-    ).fetchall()
-    reason = "its job was cancelled"
-    return sum(batches.request_cancel(connection, token, reason=reason, now=now) for (token,) in idle)
+def waiting(
+    connection: Connection, identity_id: int, settings: BatchSettings, *, since: float
+) -> tuple[int, bool]:
+    """Count the texts of an identity that a command may leave to batches, open ones and the next.
 
-
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command that waits for the vectors of an identity may leave to its batches."""
-
-    #: Texts that the provider has, and texts that wait for a place among the open batches; 0 where the
-    #: command waits for them.
-    texts: int = 0
-    queued: int = 0
-    #: Whether a batch is on its way to the provider, or is being stored: a matter of moments.
-    is_busy: bool = False
-
-
-def waiting(connection: Connection, identity_id: int, settings: BatchSettings, *, since: float) -> Waiting:
-    """Read the open batches of an identity. `since`: when the command began."""
+    Also tell whether a batch is on its way to its provider or is being stored: a matter of moments. `since`:
+    when the command began.
+    """
     ours = [batch for batch in batches.open_batches(connection) if batch.identity_id == identity_id]
-    resting = [batch for batch in ours if batch.action or _was_polled(batch, since)]
+    resting = [
+        batch
+        for batch in ours
+        if batch.action or (batch.state == "submitted" and max(batch.submitted_at, batch.polled_at) >= since)
+    ]
     is_busy = len(resting) < len(ours)
     if settings.wait and not any(batch.action for batch in ours):
-        return Waiting(is_busy=is_busy)
+        return 0, is_busy
     texts = sum(batches.texts_left(connection, batch.token, needed=True) for batch in resting)
-    is_full = sum(batch.is_unfinished for batch in ours) >= settings.concurrency
-    count = sum(1 for _ in vectors.texts_for_batch(connection, identity_id, 2**62)) if is_full else 0
-    return Waiting(texts=texts, queued=count if count >= settings.min_texts else 0, is_busy=is_busy)
-
-
-def _was_polled(batch: Batch, since: float) -> bool:
-    """Tell whether the provider has it, is working on it and has been told what there is to tell."""
-    is_told = bool(batch.cancelled_at) or not batch.cancel_reason
-    return batch.state == "submitted" and is_told and max(batch.submitted_at, batch.polled_at) >= since
+    if sum(batch.is_unfinished for batch in ours) >= settings.concurrency:
+        count = sum(1 for _ in vectors.texts_for_batch(connection, identity_id, 2**62))
+        texts += count if count >= settings.min_texts else 0
+    return texts, is_busy

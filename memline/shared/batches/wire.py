@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from itertools import chain
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -21,7 +20,7 @@ from memline.shared.clock import Clock
 from memline.shared.embedders import remote
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.http import HttpClient
-from memline.shared.embedders.protocol import Values, counted_call
+from memline.shared.embedders.protocol import CALL_ATTEMPTS, Values, counted_call
 from memline.shared.embedders.provider_errors import redact_line
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater
 from memline.shared.values import as_dict, as_list, as_text
@@ -91,15 +90,13 @@ class OpenAI:
         """Send the file of rows and return its name. Sent again it costs nothing."""
         form = {"purpose": "batch"} | (_EXPIRY if self._endpoint.public and self._expires else {})
         files = {"file": (f"memline-{tag}.jsonl", file, "application/jsonl")}
-        with counted_call(1):
-            reply = self._http.call("POST", "/files", data=form, files=files, what="batch file upload")
-        return self._word(self._http.json(reply), "id")
+        return self._word(self._ask("POST", "/files", "file upload", data=form, files=files), "id")
 
     def create(self, file_id: str, tag: str, agent: str) -> Job:
         """Make the job. After an error it may have been made; see `maybe_made`."""
         about = {"source": "memline", "agent": agent[:512], "tag": tag}
         body = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": self._window}
-        return self._made("/batches", {**body, "metadata": about, **self._parameters()})
+        return self._make("/batches", {**body, "metadata": about, **self._parameters()})
 
     def _parameters(self) -> dict[str, Any]:
         return {}
@@ -113,64 +110,51 @@ class OpenAI:
                 return job
             if not cursor:
                 return None
-        raise self._broken("batch list", "the list has no end")
+        raise self._broken("the list of jobs has no end")
 
     def _page(self, cursor: dict[str, str]) -> tuple[list[Job], dict[str, str]]:
-        page = self._get("/batches", "batch list", {"limit": str(PAGE_ROWS), **cursor})
+        page = self._ask("GET", "/batches", "list", params={"limit": str(PAGE_ROWS), **cursor})
         if not isinstance(page.get("data"), list):
             # Not the same as an empty one: where no job is found, a second one may be made.
-            raise self._broken("batch list", "there is no list")
-        jobs = [self._job(each) for each in page["data"]]
+            raise self._broken("there is no list of jobs")
+        jobs = [self._job(as_dict(each)) for each in page["data"]]
         # Voyage's own example has no `has_more`.
         has_more = jobs and page.get("has_more", len(jobs) >= PAGE_ROWS)
         return jobs, {"after": jobs[-1].id} if has_more else {}
 
     def job(self, job_id: str) -> Job:
         """Ask how far a job is."""
-        return self._job(self._get(_path("batches", job_id), "batch status"))
+        return self._job(self._ask("GET", _path("batches", job_id), "status"))
 
     def cancel(self, job_id: str) -> None:
         """Ask for the end of a job; rows that are finished are kept, and paid for."""
-        path = f"{_path('batches', job_id)}{self._cancel}"
-        self._http.json(self._http.call("POST", path, body={}, what="batch cancel"), may_have_error=True)
+        self._ask("POST", f"{_path('batches', job_id)}{self._cancel}", "cancel", body={})
 
     def delete(self, file_id: str) -> None:
         """Remove a file. Raises no ProviderError: it goes by itself after some days."""
         with suppress(ProviderError):
-            self._http.call("DELETE", _path("files", file_id), what="batch file delete")
+            self._ask("DELETE", _path("files", file_id), "file delete")
 
-    def lines(self, file_id: str) -> Iterator[bytes]:
+    def lines(self, file_id: str) -> Iterator[str]:
         """Yield the lines of a file as they arrive."""
-        pending = b""
-        for piece in self._pieces(file_id):
-            *whole, pending = (pending + piece).split(b"\n")
-            yield from whole
-        yield pending
-
-    def _pieces(self, file_id: str) -> Iterator[bytes]:
-        return self._http.download(f"{_path('files', file_id)}/content", what="batch file content")
+        return self._http.lines(f"{_path('files', file_id)}/content", what="batch file content")
 
     def vector(self, row: dict[str, Any]) -> Values:
         """Return the embedding in a row of the results. Raises a ProviderError with what is in its place."""
-        response = as_dict(row.get("response"))
-        status, body = response.get("status_code"), as_dict(response.get("body"))
-        is_bad = isinstance(status, int) and status >= 400
-        if failure := row.get("error") or (is_bad and (body.get("error") or response.get("message"))):
-            raise self._broken("batch row", _words(failure))
+        body = as_dict(as_dict(row.get("response")).get("body"))
         data = as_list(body.get("data"))
-        if len(data) != 1:
-            raise self._broken("batch row", "a row has no vector")
+        if row.get("error") or len(data) != 1:
+            raise self._broken(row.get("error") or body.get("error") or "a row has no vector")
         return remote.openai_values(as_dict(data[0]).get("embedding"))
 
-    def _job(self, raw: Any) -> Job:
-        raw = as_dict(raw)
+    def _job(self, raw: dict[str, Any]) -> Job:
         state, errors = self._word(raw, "status"), raw.get("errors")
         errors = as_list(errors["data"] if isinstance(errors, dict) and "data" in errors else errors)
         return Job(
             id=self._word(raw, "id"),
             state=FINAL.get(state.lower(), "running"),
             provider_state=self._shown(state),
-            reason=self._shown("; ".join(map(_words, errors[:3]))),
+            reason="; ".join(map(self._shown, errors[:3])),
             done=_number(as_dict(raw.get("request_counts")).get("completed")),
             outputs=tuple(filter(None, map(as_text, (raw.get("output_file_id"), raw.get("error_file_id"))))),
             tag=str(as_dict(raw.get("metadata")).get("tag") or ""),
@@ -178,32 +162,33 @@ class OpenAI:
 
     # What all of them share.
 
-    def _get(self, path: str, what: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
-        reply = self._http.call("GET", path, what=what, params=dict(params or {}))
+    def _ask(self, method: str, path: str, what: str, **request: Any) -> dict[str, Any]:
+        """Send a request and return the answer. What makes something is sent once."""
+        with counted_call(1 if method == "POST" else CALL_ATTEMPTS):
+            reply = self._http.call(method, path, what=f"batch {what}", **request)
         return as_dict(self._http.json(reply, may_have_error=True))
 
-    def _made(self, path: str, body: Mapping[str, object]) -> Job:
-        """Send what makes a job, once."""
-        with counted_call(1):
-            reply = self._http.call("POST", path, body=body, what="batch create")
+    def _make(self, path: str, body: Mapping[str, object]) -> Job:
         try:
-            return self._job(self._http.json(reply, may_have_error=True))
+            return self._job(self._ask("POST", path, "create", body=body))
         except ProviderError as error:
-            if reply.status in (400, 404) and _NOT_READY.search(error.message):
-                raise ProviderLater(error.message, status=reply.status) from None
+            if error.status in (400, 404) and _NOT_READY.search(error.message):
+                raise ProviderLater(error.message, status=error.status) from None
             raise
 
-    def _word(self, raw: Any, name: str) -> str:
-        word = as_text(as_dict(raw).get(name))
+    def _word(self, raw: dict[str, Any], name: str) -> str:
+        word = as_text(raw.get(name))
         if not 0 < len(word) <= 1_000:
-            raise self._broken("batch", f"an answer without `{name}`")
+            raise self._broken(f"an answer without `{name}`")
         return word
 
-    def _shown(self, text: str) -> str:
-        return redact_line(text, self._endpoint.secrets)
+    def _shown(self, error: Any) -> str:
+        """Put an error in words that are fit to be shown."""
+        words = as_dict(error).get("message") or as_dict(error).get("code") or error or ""
+        return redact_line(str(words), self._endpoint.secrets)
 
-    def _broken(self, what: str, problem: str) -> ProviderBrokenAnswer:
-        text = f"{self._endpoint.provider} {what} failed: {self._shown(problem)}"
+    def _broken(self, problem: Any) -> ProviderBrokenAnswer:
+        text = f"{self._endpoint.provider} batch failed: {self._shown(problem)}"
         return ProviderBrokenAnswer(text, status=200)
 
 
@@ -228,56 +213,43 @@ class Gemini(OpenAI):
         return {"key": key, "request": remote.gemini_row(self.identity, text)}
 
     def upload(self, file: IO[bytes], tag: str) -> str:
-        # httpx makes forms alone, and Google takes two parts without names.
-        about = {"file": {"displayName": f"memline-{tag}.jsonl", "mimeType": "application/jsonl"}}
-        part = f"--{tag}\r\nContent-Type: application/"
-        head = f"{part}json\r\n\r\n{json.dumps(about)}\r\n{part}jsonl\r\n\r\n".encode()
-        tail = f"\r\n--{tag}--\r\n".encode()
-        size = len(head) + file.seek(0, 2) + len(tail)
-        file.seek(0)
-        with counted_call(1):
-            reply = self._http.call(
-                "POST",
-                "/files",
-                service="upload",
-                params={"uploadType": "multipart"},
-                headers={
-                    "x-goog-upload-protocol": "multipart",
-                    "content-type": f"multipart/related; boundary={tag}",
-                    "content-length": str(size),
-                },
-                content=chain([head], iter(lambda: file.read(1 << 18), b""), [tail]),
-                what="batch file upload",
-            )
-        made = as_dict(self._http.json(reply))
-        return self._word(made.get("file", made), "name")
+        made = self._ask(
+            "POST",
+            "/files",
+            "file upload",
+            service="upload",
+            params={"uploadType": "media"},
+            headers={"content-type": "application/jsonl"},
+            content=file,
+        )
+        return self._word(as_dict(made.get("file", made)), "name")
 
     def create(self, file_id: str, tag: str, agent: str) -> Job:
         # The tag comes last: an agent's name may have blanks.
         about = {"displayName": f"memline {agent[:400]} {tag}", "inputConfig": {"file_name": file_id}}
         path = f"/models/{quote(self.identity.model, safe='')}:asyncBatchEmbedContent"
-        return self._made(path, {"batch": about})
+        return self._make(path, {"batch": about})
 
     def _page(self, cursor: dict[str, str]) -> tuple[list[Job], dict[str, str]]:
-        page = self._get("/batches", "batch list", {"pageSize": str(PAGE_ROWS), **cursor})
+        page = self._ask("GET", "/batches", "list", params={"pageSize": str(PAGE_ROWS), **cursor})
         # Google leaves out a list that is empty, and answers nothing else then.
         if not isinstance(page.get("operations"), list) and page.keys() - {"nextPageToken"}:
-            raise self._broken("batch list", "there is no list")
+            raise self._broken("there is no list of jobs")
+        jobs = [self._job(as_dict(each)) for each in as_list(page.get("operations"))]
         token = as_text(page.get("nextPageToken"))
-        return list(map(self._job, as_list(page.get("operations")))), {"pageToken": token} if token else {}
+        return jobs, {"pageToken": token} if token else {}
 
-    def _pieces(self, file_id: str) -> Iterator[bytes]:
+    def lines(self, file_id: str) -> Iterator[str]:
         path, params = f"{_path('files', file_id)}:download", {"alt": "media"}
-        return self._http.download(path, params=params, service="download", what="batch file content")
+        return self._http.lines(path, params=params, service="download", what="batch file content")
 
     def vector(self, row: dict[str, Any]) -> Values:
         response = as_dict(row.get("response"))
         if failure := row.get("error") or response.get("error"):
-            raise self._broken("batch row", _words(failure))
+            raise self._broken(failure)
         return remote.gemini_values(response.get("embedding") or row.get("embedding"))
 
-    def _job(self, raw: Any) -> Job:
-        raw = as_dict(raw)
+    def _job(self, raw: dict[str, Any]) -> Job:
         about = as_dict(raw.get("metadata")) or raw
         words, failure = str(about.get("state") or raw.get("state") or ""), raw.get("error")
         state = FINAL.get(words.lower().rpartition("_")[2], "running")
@@ -291,7 +263,7 @@ class Gemini(OpenAI):
             id=self._word(raw if raw.get("name") else about, "name"),
             state=state,
             provider_state=self._shown(words),
-            reason=self._shown(_words(failure)) if failure else "",
+            reason=self._shown(failure),
             done=_number(as_dict(about.get("batchStats")).get("successfulRequestCount")),
             outputs=tuple(_GOOGLE_FILE.findall(places)[:1]),
             tag=name.rpartition(" ")[2] if name.startswith("memline ") else "",
@@ -309,7 +281,7 @@ def maybe_made(error: ProviderError) -> bool:
     return not 300 <= error.status < 500 or error.status in (408, 409)
 
 
-def key_and_row(line: bytes) -> tuple[str, dict[str, Any]]:
+def key_and_row(line: str) -> tuple[str, dict[str, Any]]:
     """Parse a line of results; without a key where it is not a row."""
     with suppress(ValueError, RecursionError):
         row = as_dict(msgspec.json.decode(line))
@@ -320,11 +292,6 @@ def key_and_row(line: bytes) -> tuple[str, dict[str, Any]]:
 def _path(kind: str, name: str) -> str:
     """Return the path of a file or a job. Google's names begin with their kind."""
     return f"/{kind}/{quote(name.removeprefix(f'{kind}/'), safe='')}"
-
-
-def _words(error: Any) -> str:
-    """Put one error in words."""
-    return str(as_dict(error).get("message") or as_dict(error).get("code") or error)
 
 
 def _number(value: object) -> int:

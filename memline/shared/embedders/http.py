@@ -158,10 +158,10 @@ class HttpClient:
 
         return self._attempt(send, deadline=deadline)
 
-    def download(
+    def lines(
         self, path: str, *, params: Mapping[str, str] | None = None, service: str = "", what: str
-    ) -> Iterator[bytes]:
-        """Yield the bytes of a file as they arrive. Raises a ProviderError, also in the middle.
+    ) -> Iterator[str]:
+        """Yield the lines of a file as they arrive. Raises a ProviderError, also in the middle.
 
         A redirect is followed without key and headers: files may lie in another storage.
         """
@@ -177,7 +177,7 @@ class HttpClient:
                 raise self.error(self._read(response, what, math.inf, 0))
             if response.headers.get("content-type", "").startswith("text/html"):
                 raise self._broken(what, "a web page came", status=response.status_code)
-            yield from response.iter_bytes()
+            yield from response.iter_lines()
 
     def error(self, reply: Reply) -> ProviderError:
         """Make the error of a reply that is not a success."""

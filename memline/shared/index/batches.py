@@ -14,7 +14,7 @@ import msgspec
 from memline.shared.index.driver import scalar, select
 
 #: The states in which a batch has one of the places that `remote.batch.concurrency` gives.
-UNFINISHED = ("intent", "uploaded", "submitted")
+UNFINISHED = ("intent", "submitted")
 
 #: Outcomes besides the final states of a job (done, failed, expired, cancelled).
 PARTIAL, LOST = "partial", "lost"
@@ -131,7 +131,7 @@ def request_cancel(connection: Connection, token: str, *, reason: str, now: floa
     """Ask the batch worker to cancel a batch; False when it is finished, or its rows are being stored."""
     asked = connection.execute(
         "UPDATE batches SET cancel_reason = iif(cancel_reason = '', ?, cancel_reason), due = min(due, ?)"
-        " WHERE token = ? AND (state IN ('intent', 'uploaded', 'submitted')"
+        " WHERE token = ? AND (state IN ('intent', 'submitted')"
         # The results cannot be fetched: the operator need not wait for them.
         " OR (state = 'collecting' AND attempts > 0))",
         (reason, now, token),

@@ -168,7 +168,7 @@ CREATE TABLE IF NOT EXISTS batches (
     -- The lease of its rows in `vectors`, and its tag at the provider.
     token TEXT PRIMARY KEY,
     identity_id INTEGER NOT NULL REFERENCES identities(id),
-    state TEXT NOT NULL CHECK (state IN ('intent', 'uploaded', 'submitted', 'collecting', 'closed')),
+    state TEXT NOT NULL CHECK (state IN ('intent', 'submitted', 'collecting', 'closed')),
     outcome TEXT NOT NULL DEFAULT '',
     rows INTEGER NOT NULL DEFAULT 0,
     -- Estimated, and counted as spent on the day of `created_at`.

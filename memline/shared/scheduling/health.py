@@ -288,14 +288,6 @@ def set_paused(accounts: Accounts, provider: str, is_paused: bool) -> None:
     meta.put(accounts.index, meta.PAUSED_PROVIDERS, sorted(paused) or None)
 
 
-def may_batch(accounts: Accounts, provider: str, now: float) -> bool:
-    """Tell whether a batch may be made now; with the breaker open True once, for the probe."""
-    health = read(accounts, provider, BATCH)
-    if health.manual or meta.get(accounts.index, meta.PAUSED, False):
-        return False
-    return not health.paused or take_probe(accounts, provider, BATCH, now, now + LONGEST_S)
-
-
 def action_of(health: Health, provider: str) -> str:
     """Return what ends a pause by a person, or a stop; empty where neither is."""
     resume = f"memline queue resume --provider {provider}"

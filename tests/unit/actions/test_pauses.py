@@ -5,8 +5,9 @@ from msgspec.structs import replace
 
 from memline.producers.actions import verbs
 from memline.shared.clock import SystemClock
+from memline.shared.config.schema import Batch
 from memline.shared.embedders.choice import choose
-from memline.shared.index import meta
+from memline.shared.index import batches, meta
 from memline.shared.index.driver import transaction
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
@@ -29,11 +30,6 @@ def writer(place):
     opened.close()
 
 
-def may_batch(writer):
-    with transaction(writer.connection):
-        return health.may_batch(writer.accounts, "openai", NOW)
-
-
 def hold(writer, seconds):
     """The provider named a time."""
     asked = Health(reason="429: buy more", retry_at=time.time() + seconds)
@@ -49,11 +45,10 @@ def stop_batches(writer):
 
 def test_a_pause_of_all_is_one_of_batches_as_well(place, writer):
     verbs.pause(place.agent)
-    paused = may_batch(writer), lease_all(writer)
+    paused = writer.lease(CAPS, credits=8, only_full=False, batch=Batch(enabled=True, min_texts=1))
     verbs.resume(place.agent)
 
-    assert paused == (False, [])
-    assert may_batch(writer)
+    assert paused == batches.listed(writer.connection) == []
     assert meta.get(writer.connection, meta.PAUSED) is None
 
 

@@ -43,7 +43,7 @@ def test_a_redirect_to_another_place_is_followed_without_the_key(ask):
         server.batches.control({"faults": {"output": f"redirect:{other.url}/files/{file}/content"}})
 
         with pytest.raises(ProviderStop) as caught:
-            list(ask(server.url).download(f"/files/{file}/content", what="content"))
+            list(ask(server.url).lines(f"/files/{file}/content", what="content"))
 
     assert (caught.value.status, other.batches.calls["output"]) == (401, 1)
 
@@ -57,7 +57,7 @@ def test_a_redirect_in_a_circle_or_to_nowhere_is_an_error(ask, target):
         server.batches.control({"faults": {"output": f"redirect:{target}"}})
 
         with pytest.raises(ProviderError) as caught:
-            list(ask(server.url).download("/files/x/content", what="content"))
+            list(ask(server.url).lines("/files/x/content", what="content"))
 
         assert caught.value.kind in ("stop", "later")
         assert server.batches.calls["output"] <= 7
