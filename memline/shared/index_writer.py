@@ -212,11 +212,16 @@ class IndexWriter:
         Returns how many vectors were new; see `shared.scheduling.leases.store_answer`.
         """
         with self.session() as (connection, now):
-            if usage is not None:
-                # Before the lease ends with its last row.
-                leases.settle(self.accounts, self.budget, identity, lease, usage)
             stored = leases.store_answer(
-                self.accounts, identity, lease, now, rows=rows, failures=failures, learned=learned
+                self.accounts,
+                identity,
+                lease,
+                now,
+                rows=rows,
+                failures=failures,
+                learned=learned,
+                budget=self.budget,
+                usage=usage,
             )
             row = identities.by_key(connection, identity.key) if any(row.tokens for row in rows) else None
             if row is not None:

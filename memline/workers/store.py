@@ -90,7 +90,7 @@ def _dispatch(context: Context, agent: str, *, only_full: bool) -> None:
             context.sweep_timer.schedule(agent, FEED_EVERY_S)
         # A request or a batch may have found that the provider stopped.
         model_change.switch_if_needed(writer.accounts, primary, second, now)
-        is_second = model_change.is_fallback_active(connection, primary, second)
+        is_second = model_change.is_target(connection, second)
     _request(context, agent, second if second is not None and is_second else primary, only_full=only_full)
     due, wait_s = writer.due_batches()
     for token in due:

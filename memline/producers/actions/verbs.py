@@ -175,7 +175,6 @@ def resume(settings: AgentSettings, *, provider: str = "", queue_url: QueueAddre
     A time that a provider asked to wait ends as well, and one request tries: who says that it goes on may
     have bought more. `queue_url`: the fleet whose workers keep that time; empty without one.
     """
-    batch_rules = health.batch_rules(settings.memory.remote.batch)
     choice = choose(settings)
     with closing(IndexWriter.of(settings)) as writer:
         with writer.session():
@@ -188,7 +187,7 @@ def resume(settings: AgentSettings, *, provider: str = "", queue_url: QueueAddre
             for name in names:
                 health.set_paused(writer.accounts, name, False)
                 health.resume(writer.accounts, name, health.REQUESTS)
-                health.resume(writer.accounts, name, health.BATCH, rules=batch_rules)
+                health.resume(writer.accounts, name, health.BATCH)
         if choice.identity is not None and provider in ("", choice.provider):
             with writer.session() as (_, now):
                 model_change.switch_back(writer.accounts, choice, now)
@@ -230,7 +229,7 @@ def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None) -> D
                 again = f"{RESUME} --agent {settings.agent}"
                 state = f"is no longer paused by itself, but all embedding still is: {again}"
             elif refusal is not None:
-                state = f"is not paused, but {refusal.reason}; {refusal.action}"
+                state = f"is not paused, but {refusal.what}; {refusal.action}"
             words.append(f"{settings.agent}: {what} {state}.")
             body = {"agentId": settings.agent, "paused": is_paused or now.is_paused, "provider": provider}
             done.append(body)

@@ -291,7 +291,6 @@ def _agent(each: AgentState) -> dict[str, Any]:
         "agentId": each.agent,
         "vectors": {name: getattr(each.backlog, name) for name in STATES},
         "vectorsPerSecond": each.vectors_per_second,
-        "ceiling": to_builtins(each.refusal),
         "jobs": each.job_reports,
     }
 

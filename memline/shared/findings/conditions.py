@@ -11,6 +11,8 @@ import os
 import shlex
 from collections.abc import Callable, Iterator
 
+from msgspec.structs import replace
+
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE
 from memline.shared.errors import IndexMissing
@@ -242,8 +244,7 @@ def paused(facts: Facts) -> Iterator[Finding]:
 def ceiling_reached(facts: Facts) -> Iterator[Finding]:
     """The daily limit is reached."""
     if facts.refusal is not None:
-        what = facts.refusal.reason + _pending(facts.waiting)
-        yield warning("ceiling_reached", what, facts.refusal.action)
+        yield replace(facts.refusal, what=facts.refusal.what + _pending(facts.waiting))
 
 
 def fallback_active(facts: Facts) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import Backlog
 from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.scheduling import health, jobs
-from memline.shared.scheduling.budget import Refusal, ceiling_reached
+from memline.shared.scheduling.budget import ceiling_reached
 from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.jobs import Job
 from memline.shared.sync.model_state import ModelState, model_state
@@ -101,7 +101,7 @@ class Facts:
         return max(0, self.model.missing - held)
 
     @cached_property
-    def accounts(self) -> tuple[dict[tuple[str, str], Health], Refusal | None]:
+    def accounts(self) -> tuple[dict[tuple[str, str], Health], Finding | None]:
         with closing(AccountFile(self.settings.account_path)) as file:
             accounts = Accounts(index=self.index, file=file)
             return health.read_all(accounts), ceiling_reached(accounts, self.settings, self.now)
@@ -112,7 +112,7 @@ class Facts:
         return self.accounts[0]
 
     @property
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> Finding | None:
         """The daily limit that texts wait for."""
         return self.accounts[1]
 

@@ -85,9 +85,9 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     file: AccountFile
 
     def owner(self, provider: str) -> tuple[str, str]:
-        """Return the key of the identity that this index has at a provider, and the mark of its secrets."""
-        key, _, mark = meta.get(self.index, meta.HEALTH_OF, {}).get(provider, "").partition(" ")
-        return key, mark
+        """Return the model that this index has at a provider, and the mark of its address and secrets."""
+        model, mark = meta.get(self.index, meta.HEALTH_OF, {}).get(provider, ("", ""))
+        return model, mark
 
     def of(self, provider: str) -> str:
         """Name the account that this index has at a provider."""

@@ -14,7 +14,7 @@ TARGET = "target_identity"
 WORKSPACE = "workspace"
 #: Why the provider in use is not the one that was asked for: {"from", "reason", "identity" (its row id)}.
 FALLBACK = "fallback"
-#: Provider -> key of the identity, and mark of the secrets, that this index uses there: its account.
+#: Provider -> model, and mark of address and secrets, that this index uses there: its account.
 HEALTH_OF = "health_of"
 #: The providers that an operator paused.
 PAUSED_PROVIDERS = "paused_providers"

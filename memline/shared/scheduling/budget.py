@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from sqlite3 import Connection
 from typing import Any
 
@@ -19,6 +19,7 @@ import msgspec
 from memline.shared.config.installation import Ceilings, PriceEntry
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.protocol import Identity
+from memline.shared.finding import Finding, warning
 from memline.shared.index import identities, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.providers import LOCAL, price_of
@@ -44,42 +45,21 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = REQUESTS
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why nothing is sent: the limit of the day that would be passed, or cannot be kept."""
-
-    #: The key below `limits`.
-    key: str
-    limit: float
-    spent: float
-    reason: str
-    action: str
-
-
-def _refusal(key: str, limit: float, spent: float, now: float) -> Refusal:
+def _reached(key: str, limit: float, spent: float, now: float) -> Finding:
     def amount(value: float) -> str:
         return counted(round(value), "token") if "Tokens" in key else f"${value:,.4f}"
 
-    day = datetime.fromtimestamp(now, UTC).date()
-    amounts = f"{amount(spent)} of {amount(limit)} today, {day} UTC"
-    goes_on = f"embedding goes on at {day + timedelta(days=1)} 00:00 UTC"
-    return Refusal(
-        key=key,
-        limit=limit,
-        spent=spent,
-        reason=f"the ceiling limits.{key} is reached: {amounts}",
-        action=f"{goes_on}; or raise limits.{key}, then run: memline index",
-    )
+    amounts = f"{amount(spent)} of {amount(limit)} today, {day_of(now)} UTC"
+    goes_on = f"embedding goes on at {day_of(now + 86_400)} 00:00 UTC"
+    action = f"{goes_on}; or raise limits.{key}, then run: memline index"
+    return warning("ceiling_reached", f"the ceiling limits.{key} is reached: {amounts}", action)
 
 
-def _no_price(model: str) -> Refusal:
+def _no_price(model: str) -> Finding:
+    what = f"no price is known for {model}, so limits.maxCostPerDay cannot be kept"
     price = f'prices: {{ "{model}": {{ perMillion: … }} }}'
-    return Refusal(
-        key="maxCostPerDay",
-        limit=0.0,
-        spent=0.0,
-        reason=f"no price is known for {model}, so limits.maxCostPerDay cannot be kept",
-        action=f"set {price}, or limits.maxTokensPerDay; then run: memline index",
-    )
+    action = f"set {price}, or limits.maxTokensPerDay; then run: memline index"
+    return warning("ceiling_reached", what, action)
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -99,8 +79,8 @@ class Budget(msgspec.Struct, frozen=True):
     def has_limits(self) -> bool:
         return self.limits.max_cost_per_day > 0 or self.limits.max_tokens_per_day > 0
 
-    def take(self, charge: Charge, tokens: int, now: float) -> Refusal | None:
-        """Count tokens that are about to be sent; or return the limit of the day that they would pass."""
+    def take(self, charge: Charge, tokens: int, now: float) -> Finding | None:
+        """Count tokens that are about to be sent; or say which limit of the day they would pass."""
         if charge.identity.provider != LOCAL:
             with self.file.writing() as connection:
                 left, refusal = self._left(connection, charge, now)
@@ -116,8 +96,8 @@ class Budget(msgspec.Struct, frozen=True):
             with self.file.writing() as connection:
                 self._add(connection, charge, day, tokens, requests)
 
-    def left(self, charge: Charge, now: float) -> tuple[float, Refusal | None]:
-        """Return the tokens that the limits leave, infinite without one; and the limit that holds."""
+    def left(self, charge: Charge, now: float) -> tuple[float, Finding | None]:
+        """Return the tokens that the limits leave, infinite without one; and say what holds for more."""
         if not self.has_limits or charge.identity.provider == LOCAL:
             return math.inf, None
         with self.file.reading() as connection:
@@ -134,7 +114,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     def _left(
         self, connection: Connection | None, charge: Charge, now: float
-    ) -> tuple[float, Refusal | None]:
+    ) -> tuple[float, Finding | None]:
         per_million, limits, day = self._per_million(charge), self.limits, day_of(now)
         cost, unpriced = connection.execute(_SPENT_IN_DAY, (day,)).fetchone() if connection else (0.0, 0)
         if per_million is not None:
@@ -148,7 +128,7 @@ class Budget(msgspec.Struct, frozen=True):
         room = limit * (1.0 if charge.mode == QUESTIONS else TEXTS_SHARE) - spent
         # A millionth of a token more than the room is a matter of floating point.
         left = max(0.0, room / ((per_million or 1e6) / 1e6) + 1e-6)
-        return left, _refusal(key, limit, spent, now)
+        return left, _reached(key, limit, spent, now)
 
     def _add(self, connection: Connection, charge: Charge, day: str, tokens: int, requests: int) -> None:
         per_million = self._per_million(charge)
@@ -170,8 +150,8 @@ ON CONFLICT (day, account, model, mode) DO UPDATE SET requests = max(0, requests
 """
 
 
-def ceiling_reached(accounts: Accounts, settings: AgentSettings, now: float) -> Refusal | None:
-    """Return the limit of the day that the texts of an index wait for; None when they wait for none."""
+def ceiling_reached(accounts: Accounts, settings: AgentSettings, now: float) -> Finding | None:
+    """Say which limit of the day the texts of an index wait for; None when they wait for none."""
     target = identities.target(accounts.index)
     texts = vectors.next_texts(accounts.index, target.id, 1, math.inf) if target is not None else []
     if target is None or not texts:
@@ -195,19 +175,18 @@ FROM spending WHERE day BETWEEN ? AND ? GROUP BY provider, model ORDER BY provid
 
 def spent(file: AccountFile, ceilings: Ceilings, now: float) -> dict[str, Any]:
     """Report what all agents of a home spent today (UTC) and in thirty days, by provider and model."""
-    today = day_of(now)
-    begins = {"today": today, "thirtyDays": day_of(now - (LONG_DAYS - 1) * 86_400)}
-    names = ("requests", "tokens", "cost", "unpricedTokens")
-    nothing = dict.fromkeys(names, 0)
+    today, names = day_of(now), ("requests", "tokens", "cost", "unpricedTokens")
+    nothing, sums = dict.fromkeys(names, 0), dict[str, Any]()
     models: dict[tuple[str, str], dict[str, Any]] = {}
-    sums: dict[str, Any] = {period: dict(nothing) for period in begins}
     with file.reading() as connection:
-        for period, begin in begins.items():
+        # The longer first: it has all models.
+        for period, days in (("thirtyDays", LONG_DAYS), ("today", 1)):
+            begin, sums[period] = day_of(now - (days - 1) * 86_400), nothing
             for provider, model, *counts in connection.execute(_SPENT, (begin, today)) if connection else ():
                 row = dict(zip(names, counts, strict=True))
-                entry = {"provider": provider, "model": model, **{each: dict(nothing) for each in begins}}
+                entry = {"provider": provider, "model": model, "today": nothing}
                 models.setdefault((provider, model), entry)[period] = row
                 sums[period] = {name: round(sums[period][name] + row[name], 8) for name in names}
     cost, tokens = ceilings.max_cost_per_day or None, ceilings.max_tokens_per_day or None
     limits = {"maxCostPerDay": cost, "maxTokensPerDay": tokens}
-    return {"day": today, **sums, "models": [models[key] for key in sorted(models)], "limits": limits}
+    return {"day": today, **sums, "models": [*models.values()], "limits": limits}

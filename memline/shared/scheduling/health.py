@@ -17,7 +17,7 @@ from sqlite3 import Connection
 import msgspec
 
 from memline.shared.config.schema import Batch
-from memline.shared.index import identities, meta
+from memline.shared.index import meta
 from memline.shared.index.accounts import Accounts
 
 #: The modes of a provider.
@@ -269,14 +269,14 @@ def take_probe(accounts: Accounts, provider: str, mode: str, now: float, until: 
     return True
 
 
-def resume(accounts: Accounts, provider: str, mode: str = REQUESTS, *, rules: Rules = REQUEST_RULES) -> None:
+def resume(accounts: Accounts, provider: str, mode: str = REQUESTS) -> None:
     """Put a provider on trial at once, whatever it asked for, since a person wishes it.
 
-    One request tries. Where the breaker was open, its failure opens it again.
+    One request tries. As many failures as opened the breaker are kept, so its failure opens it again.
     """
 
     def change(was: Health) -> Health:
-        failures = rules.max_failures - 1 if was.paused else max(was.failures, int(was.retry_at > 0))
+        failures = max(was.failures, int(was.retry_at > 0))
         return _replace(was, failures=failures, opens=0, since=0.0, retry_at=0.0)
 
     update(accounts, provider, mode, change)
@@ -300,10 +300,7 @@ def _read(connection: Connection | None, key: tuple[str, str, str]) -> Health:
 
 
 def _key(accounts: Accounts, provider: str, mode: str, model: str = "") -> tuple[str, str, str]:
-    if not model:
-        row = identities.by_key(accounts.index, accounts.owner(provider)[0])
-        model = row.identity.model if row is not None else ""
-    return accounts.of(provider), model, mode
+    return accounts.of(provider), model or accounts.owner(provider)[0], mode
 
 
 def _manual(accounts: Accounts) -> set[str]:

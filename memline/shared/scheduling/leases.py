@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections import Counter
 from collections.abc import Sequence
 from sqlite3 import Connection
 
@@ -151,19 +150,6 @@ def tokens(connection: Connection) -> list[str]:
     return [token for (token,) in connection.execute("SELECT token FROM leases ORDER BY token")]
 
 
-def settle(accounts: Accounts, budget: Budget, identity: Identity, token: str, usage: Usage) -> None:
-    """Correct the count of a request by its first answer."""
-    connection = accounts.index
-    with transaction(connection):
-        query = "SELECT tokens, day FROM leases WHERE token = ? AND day <> ''"
-        row = connection.execute(query, (token,)).fetchone()
-        connection.execute("UPDATE leases SET day = '' WHERE token = ?", (token,))
-    if row is not None:
-        tokens, day = row
-        charge = Charge(identity=identity, account=accounts.of(identity.provider))
-        budget.correct(charge, day, usage.tokens - tokens, usage.paid_calls - 1)
-
-
 def end_overdue(connection: Connection, now: float = math.inf) -> list[str]:
     """End the leases whose deadline is over, by default all, inside the caller's transaction.
 
@@ -171,8 +157,11 @@ def end_overdue(connection: Connection, now: float = math.inf) -> list[str]:
     """
     over = connection.execute("SELECT token FROM leases WHERE until <= ?", (now,)).fetchall()
     connection.executemany("DELETE FROM leases WHERE token = ?", over)
-    connection.executemany("UPDATE vectors SET state = 'wanted', lease = NULL WHERE lease = ?", over)
+    connection.executemany(_FREE, over)
     return [token for (token,) in over]
+
+
+_FREE = "UPDATE vectors SET state = 'wanted', lease = NULL WHERE lease = ?"
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,18 +181,18 @@ def store_answer(
     rows: Sequence[VectorRow] = (),
     failures: Sequence[Failure] = (),
     learned: int = 0,
+    budget: Budget | None = None,
+    usage: Usage | None = None,
 ) -> int:
     """Store the vectors of a request, and why its other texts got none; returns how many were new.
 
     Vectors of other dimensions than those before are refused as a broken answer: the server changed its
-    model behind the same name, and mixing the two would spoil every search.
+    model behind the same name, and mixing the two would spoil every search. `usage` corrects in `budget` what
+    the lease was counted with; the first answer ends the lease, so it does so once.
     """
     connection = accounts.index
     with transaction(connection):
-        sizes = Counter(len(vector.vector) // 4 for vector in rows)
-        row = identities.ensure(
-            connection, identity, vector_dims=max(sizes, key=sizes.__getitem__, default=0)
-        )
+        row = identities.ensure(connection, identity, vector_dims=len(rows[0].vector) // 4 if rows else 0)
         good = [vector for vector in rows if len(vector.vector) == 4 * row.vector_dims]
         if odd := [vector for vector in rows if len(vector.vector) != 4 * row.vector_dims]:
             words = f"{len(odd[0].vector) // 4} dimensions came, the index has {row.vector_dims}"
@@ -224,11 +213,9 @@ def store_answer(
         # The result of a batch says nothing about requests.
         is_batch = batches.count(connection, lease, stored=stored)
         jobs.add_done(connection, done)
-        connection.execute(
-            "DELETE FROM leases WHERE token = ? AND NOT EXISTS"
-            " (SELECT 1 FROM vectors WHERE lease = leases.token)",
-            (lease,),
-        )
+        query = "DELETE FROM leases WHERE token = ? RETURNING tokens, day"
+        if counted := connection.execute(query, (lease,)).fetchone():
+            connection.execute(_FREE, (lease,))
 
         def change(was: Health) -> Health:
             after = health.learned(was, learned)
@@ -242,6 +229,10 @@ def store_answer(
             health.update(accounts, identity.provider, health.REQUESTS, change)
         if stored:
             meta.count_embedded(connection, stored, now)
+    if counted and budget and usage:
+        tokens, day = counted
+        charge = Charge(identity=identity, account=accounts.of(identity.provider))
+        budget.correct(charge, day, usage.tokens - tokens, usage.paid_calls - 1)
     return stored
 
 

@@ -14,6 +14,7 @@ from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.index.accounts import AccountFile
+from memline.shared.providers import LOCAL
 
 #: Seconds that a limit counts for: the provider's minute, and two more. A place is taken here before the
 #: request is on its way, and the provider counts when it has come: what is sent slowly and what is sent fast
@@ -39,7 +40,8 @@ FAILURE_COOLDOWN_S = 6.0
 def minute_limits(settings: AgentSettings, choice: Choice) -> tuple[int, int]:
     """Return requests and tokens a minute; what is configured is meant for the requested provider."""
     remote = settings.memory.remote
-    return (0, 0) if choice.fallback_from else (remote.requests_per_minute, remote.tokens_per_minute)
+    has_none = choice.fallback_from or choice.provider == LOCAL
+    return (0, 0) if has_none else (remote.requests_per_minute, remote.tokens_per_minute)
 
 
 def costs(

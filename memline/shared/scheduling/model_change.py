@@ -29,34 +29,29 @@ MAX_FAILED_SHARE = 0.05
 
 def start(accounts: Accounts, primary: Choice, fallback: Choice | None, now: float) -> None:
     """Embed with the primary from this start on, or with its fallback while the primary rests."""
-    is_away = is_fallback_active(accounts.index, primary, fallback)
+    is_away = is_target(accounts.index, fallback)
     if is_away and fallback and health.read(accounts, primary.provider).is_stuck(now):
         # Again: a process may have been killed before it wanted all texts of the fallback.
-        use(accounts, fallback, now, stands_in_for=meta.get(accounts.index, meta.FALLBACK))
-        return
-    (switch_back if is_away else use)(accounts, primary, now)
-    switch_if_needed(accounts, primary, fallback, now)
+        use(accounts, fallback, now, stands_in_for=primary)
+    elif is_away:
+        switch_back(accounts, primary, now)
+    else:
+        use(accounts, primary, now)
+        switch_if_needed(accounts, primary, fallback, now)
 
 
 def switch_if_needed(accounts: Accounts, primary: Choice, fallback: Choice | None, now: float) -> None:
     """Change over to the fallback when the primary fails for good."""
-    if primary.identity is None or fallback is None or fallback.identity is None:
+    if fallback is None or not is_target(accounts.index, primary):
         return
-    state = health.read(accounts, primary.identity.provider)
-    target = identities.target(accounts.index)
-    if state.has_given_up and target is not None and target.identity.key == primary.identity.key:
-        stopped = {"from": primary.provider, "reason": state.reason, "identity": target.id}
-        use(accounts, fallback, now, stands_in_for=stopped)
+    if health.read(accounts, primary.provider).has_given_up:
+        use(accounts, fallback, now, stands_in_for=primary)
 
 
-def is_fallback_active(connection: Connection, primary: Choice, fallback: Choice | None) -> bool:
-    """Tell whether texts are embedded by `fallback` because `primary` stopped."""
-    stopped: dict[str, Any] | None = meta.get(connection, meta.FALLBACK)
-    if stopped is None or fallback is None or fallback.identity is None or primary.identity is None:
-        return False
-    target, of = identities.target(connection), identities.by_key(connection, primary.identity.key)
-    is_target = target is not None and target.identity.key == fallback.identity.key
-    return is_target and of is not None and stopped.get("identity") == of.id
+def is_target(connection: Connection, choice: Choice | None) -> bool:
+    """Tell whether texts are embedded with the provider that was chosen."""
+    target, identity = identities.target(connection), choice.identity if choice else None
+    return target is not None and identity is not None and target.identity.key == identity.key
 
 
 def switch_back(accounts: Accounts, primary: Choice, now: float) -> None:
@@ -66,14 +61,11 @@ def switch_back(accounts: Accounts, primary: Choice, now: float) -> None:
         health.resume(accounts, primary.identity.provider)
 
 
-def use(
-    accounts: Accounts, choice: Choice, now: float, *, stands_in_for: dict[str, Any] | None = None
-) -> None:
+def use(accounts: Accounts, choice: Choice, now: float, *, stands_in_for: Choice | None = None) -> None:
     """Embed with the provider that was chosen from now on; a call that changes nothing is cheap.
 
-    `stands_in_for`: another one that stopped: provider (`from`), reason, and row id of its identity.
-
-    A process that merely lacks a key changes nothing for those that have it: its texts wait.
+    `stands_in_for`: another one that stopped. A process that merely lacks a key changes nothing for those
+    that have it: its texts wait.
     """
     connection, wanted = accounts.index, choice.identity
     if wanted is None:
@@ -83,11 +75,11 @@ def use(
         return
     with transaction(connection):
         row = identities.ensure(connection, wanted, base_url=choice.base_url)
-        owners: dict[str, str] = meta.get(connection, meta.HEALTH_OF, {})
-        owner = f"{wanted.key} {choice.mark}".strip()
-        meta.put(connection, meta.HEALTH_OF, {**owners, wanted.provider: owner})
+        owners = meta.get(connection, meta.HEALTH_OF, {})
+        owners[wanted.provider] = (wanted.model, choice.mark)
+        meta.put(connection, meta.HEALTH_OF, owners)
         meta.put(connection, meta.TARGET, row.id)
-        meta.put(connection, meta.FALLBACK, stands_in_for)
+        meta.put(connection, meta.FALLBACK, stands_in_for and _stopped(accounts, stands_in_for))
         active = identities.active(connection)
         if active is None or not vectors.backlog(connection, active.id).ready:
             # Nothing to blind: the first vectors are searched as they come.
@@ -98,30 +90,32 @@ def use(
     switch_when_complete(connection)
 
 
+def _stopped(accounts: Accounts, primary: Choice) -> dict[str, Any]:
+    """Say which provider stopped, and why; its vectors are kept (`cache_retired`)."""
+    row = identities.by_key(accounts.index, primary.identity.key) if primary.identity else None
+    reason = health.read(accounts, primary.provider).reason
+    return {"from": primary.provider, "reason": reason, "identity": row.id if row else None}
+
+
 def switch_when_complete(connection: Connection) -> None:
     """Search the target from now on, once nothing of it is pending.
 
     Not when many of its texts failed: then the old vectors find more. A few never delay the rest.
     """
-    if _complete(connection) is None:
+    if meta.get(connection, meta.TARGET) == meta.get(connection, meta.ACTIVE):
         return
     with transaction(connection):
-        # Again, now that no other process can write: one may have changed the target meanwhile.
-        if target := _complete(connection):
+        target, active = identities.target(connection), identities.active(connection)
+        if (
+            target is None
+            or vectors.is_pending(connection, target.id)
+            or is_any_text_missing(connection, target.id)
+        ):
+            return
+        new = vectors.backlog(connection, target.id)
+        old = vectors.backlog(connection, active.id) if active else new
+        if new.failed <= MAX_FAILED_SHARE * (new.failed + new.ready) or new.ready >= old.ready:
             meta.put(connection, meta.ACTIVE, target.id)
-
-
-def _complete(connection: Connection) -> IdentityRow | None:
-    """Return the target when search can switch to it."""
-    target, active = identities.target(connection), identities.active(connection)
-    if target is None or (active is not None and active.id == target.id):
-        return None
-    if vectors.is_pending(connection, target.id) or is_any_text_missing(connection, target.id):
-        return None
-    new = vectors.backlog(connection, target.id)
-    old = vectors.backlog(connection, active.id) if active else new
-    is_good = new.failed <= MAX_FAILED_SHARE * (new.failed + new.ready) or new.ready >= old.ready
-    return target if is_good else None
 
 
 def cache_retired(connection: Connection, now: float) -> None:

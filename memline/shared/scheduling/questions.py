@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from sqlite3 import Connection
 
@@ -15,7 +14,6 @@ from memline.shared.embedders.protocol import CALL_ATTEMPTS, Embedder, counted_c
 from memline.shared.errors import IndexFault, ProviderLater, ProviderStop, QueueError
 from memline.shared.index.accounts import AccountFile, Accounts, account_id
 from memline.shared.index.identities import IdentityRow
-from memline.shared.providers import LOCAL
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge
 from memline.shared.scheduling.health import Health
@@ -87,15 +85,11 @@ class QueryEmbedder:
                 retry_after_s=wait_s,
             )
         choice, embedder = self._embedder_of(active)
-        account, tokens = account_id(choice.provider, choice.mark), estimate_tokens(text)
-        attempts_left = CALL_ATTEMPTS
-        if choice.provider != LOCAL and any(minute_limits(self._settings, choice)):
-            self._take_place(choice, account, tokens)
-            attempts_left = 1
-        self._count(active, account, tokens)
+        has_limits = any(minute_limits(self._settings, choice))
+        self._count(choice, active, estimate_tokens(text))
         began = self._clock.monotonic()
         try:
-            with counted_call(attempts_left):
+            with counted_call(1 if has_limits else CALL_ATTEMPTS):
                 return embedder.embed_query(text, timeout_s=QUERY_TIMEOUT_S)
         except ProviderLater as error:
             now = self._clock.monotonic()
@@ -103,37 +97,32 @@ class QueryEmbedder:
             self._cooldown_reason = error.message
             raise
 
-    def _take_place(self, choice: Choice, account: str, tokens: int) -> None:
-        """Take a place within the account's limits of a minute.
+    def _count(self, choice: Choice, active: IdentityRow, tokens: int) -> None:
+        """Count a question within the limits of a minute and of the day; it waits for neither.
 
-        A question waits for none: raises ProviderLater when there is no place now.
+        Raises ProviderLater where they leave no room. Where they cannot be written now, one question more is
+        better than no answer, but not above a limit of the day.
         """
+        account, now = account_id(choice.provider, choice.mark), self._clock.now()
         max_requests, max_tokens = minute_limits(self._settings, choice)
         moves = costs(tokens=tokens, max_requests=max_requests, max_tokens=max_tokens, is_question=True)
-        wait_s = 0.0
-        # Where limits cannot be written now, one question more is better than no answer.
-        with suppress(IndexFault, QueueError):
-            wait_s = self._limits.take(account, moves, burst_s=BURST_S)
-        if wait_s > 0:
+        charge = Charge(identity=active.identity, account=account, mode=QUESTIONS)
+        try:
+            wait_s = self._limits.take(account, moves, burst_s=BURST_S) if moves else 0.0
+            refusal = None if wait_s else self._budget.take(charge, tokens, now)
+        except (IndexFault, QueueError) as error:
+            if not self._budget.has_limits:
+                return
+            words = f"the question cannot be counted: {error.message}"
+            raise ProviderLater(words, hint=error.hint) from error
+        if wait_s:
             raise ProviderLater(
                 f"{choice.provider} is at its limit of a minute",
                 hint=f"ask again in {wait_s:.0f} s; keyword search goes on",
                 retry_after_s=wait_s,
             )
-
-    def _count(self, active: IdentityRow, account: str, tokens: int) -> None:
-        """Count what a question costs. Raises ProviderLater at the day's ceiling."""
-        charge = Charge(identity=active.identity, account=account, mode=QUESTIONS)
-        try:
-            refusal = self._budget.take(charge, tokens, self._clock.now())
-        except IndexFault as error:
-            if not self._budget.has_limits:
-                # A question more is better than no answer, where there is no ceiling to keep.
-                return
-            words = f"the question cannot be counted: {error.message}"
-            raise ProviderLater(words, hint=error.hint) from error
         if refusal:
-            raise ProviderLater(refusal.reason, hint=refusal.action)
+            raise ProviderLater(refusal.what, hint=refusal.action)
 
     def _embedder_of(self, active: IdentityRow) -> tuple[Choice, Embedder]:
         key = (active.identity.key, active.vector_dims)

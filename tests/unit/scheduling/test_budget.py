@@ -60,10 +60,9 @@ def test_a_model_without_a_price_has_a_limit_in_tokens_and_stops_where_there_is_
     assert in_tokens.take(UNKNOWN, 950, NOW) is None
     by_tokens, by_price = in_tokens.take(UNKNOWN, 1, NOW), in_money.take(UNKNOWN, 1, NOW)
 
-    assert by_tokens is not None and by_tokens.key == "maxTokensPerDay"
-    assert "950 tokens of 1,000 tokens" in by_tokens.reason
-    assert by_price is not None and by_price.reason.startswith("no price is known")
-    assert "no price is known for m" in by_price.reason and "perMillion" in by_price.action
+    assert by_tokens is not None and "limits.maxTokensPerDay is reached: 950 tokens of" in by_tokens.what
+    assert by_price is not None and "perMillion" in by_price.action
+    assert by_price.what.startswith("no price is known for m,")
     assert priced.take(UNKNOWN, 1, NOW) is None
 
 

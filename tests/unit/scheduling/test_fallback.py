@@ -67,7 +67,7 @@ def test_the_fallback_and_why_it_is_in_use_are_written_at_once(stopped, path, cl
 
     with closing(IndexWriter(path, clock=clock)) as again:
         assert target(again) == GEMINI
-        assert model_change.is_fallback_active(again.connection, FIRST, SECOND)
+        assert model_change.is_target(again.connection, SECOND)
         start(again)
         texts = {text.text for request in lease_all(again) for text in request.texts}
         assert texts == {"apples", "pears", "plums", "cherries"}

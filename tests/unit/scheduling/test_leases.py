@@ -43,8 +43,8 @@ def test_a_failure_of_an_old_lease_does_not_touch_the_new_one(wanting, clock, ki
 def test_one_vector_of_other_dimensions_than_its_neighbours_fails_alone(wanting):
     wanting.store_file(file_row("b.md", "plums"))
     (request,) = lease_all(wanting)
-    odd, *others = (text.hash for text in request.texts)
-    rows = [VectorRow(hash=odd, vector=bytes(8)), *(VectorRow(hash=one, vector=bytes(12)) for one in others)]
+    *others, odd = (text.hash for text in request.texts)
+    rows = [*(VectorRow(hash=one, vector=bytes(12)) for one in others), VectorRow(hash=odd, vector=bytes(8))]
 
     wanting.store_vectors(request.identity, request.lease, rows)
 

@@ -10,12 +10,12 @@ from memline.shared.index import identities, vectors
 from memline.shared.index.rows import VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import jobs, model_change
+from memline.shared.scheduling.health import Failure
 from tests.support.index_rows import (
     CAPS,
     MODEL_A,
     MODEL_B,
     answer,
-    fail,
     file_row,
     lease_all,
     retarget,
@@ -87,8 +87,8 @@ def test_search_stays_with_the_old_model_when_many_texts_fail_under_the_new(writ
     (request,) = lease_all(writer)
     first = request.texts[0]
     stored = VectorRow(hash=first.hash, vector=vector_of(first.text))
-    writer.store_vectors(MODEL_B, request.lease, [stored])
-    fail(writer, request, "refused")
+    refused = Failure(hashes=tuple(text.hash for text in request.texts[1:]), kind="refused", error="no")
+    writer.store_vectors(MODEL_B, request.lease, [stored], failures=[refused])
 
     assert active_model(writer) == "a"
 
