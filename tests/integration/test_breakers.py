@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from memline.producers.runs.in_process import local_workers
-from memline.producers.runs.index_run import prepare
 from memline.shared.finding import PROBLEM
 from memline.shared.queue.broker import send
 from memline.shared.queue.messages import Sweep
@@ -51,7 +50,6 @@ def configure(place, first, second, **memory):
 @contextmanager
 def working(place):
     """The workers of `memline up`, without its watcher."""
-    prepare(place.agent, is_asked=False)
     with local_workers(place.settings, kind="up") as process:
         send(Sweep(agent="main"))
         yield process

@@ -5,20 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 from memline.producers.bridges.qmd.updates import QmdUpdates
 from memline.producers.runs.in_process import local_workers
-from memline.producers.runs.index_run import build_again, prepare
+from memline.producers.runs.index_run import build_again
 from memline.producers.runs.parts import Part, run
 from memline.producers.watching.flush_sessions import FlushSessions
 from memline.producers.watching.follow import Follower
 from memline.shared.clock import SystemClock
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexCorrupt
 from memline.shared.index.driver import file_id
 from memline.shared.index.hold import FOLLOWER, hold
+from memline.shared.index_writer import IndexWriter
 from memline.shared.liveness import Liveness
 from memline.shared.logs import Log
 from memline.shared.queue.broker import send
@@ -44,7 +46,7 @@ def following(
         try:
             follower.tick()
         except IndexCorrupt:
-            # Moved aside and built again by `up`; in a fleet by its store worker.
+            # Moved aside and built again by `up`; in a fleet by `index`.
             if on_note:
                 raise
 
@@ -94,7 +96,9 @@ def up(
         before = {agent.index_path: file_id(agent.index_path) for agent in agents}
         try:
             for agent in agents:
-                choice = prepare(agent, is_asked=False).choice
+                with closing(IndexWriter.of(agent)) as writer:
+                    writer.retry_all()
+                choice = choose(agent)
                 reason = f" ({choice.reason})" if choice.reason else ""
                 provider = f"{choice.provider} {choice.model}".strip()
                 on_note(f"memline: agent {agent.agent} embeds with {provider}{reason}")

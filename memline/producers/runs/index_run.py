@@ -19,7 +19,7 @@ from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose, choose_fallback
 from memline.shared.embedders.local import downloads
-from memline.shared.errors import IndexCorrupt, IndexFault, QueueError
+from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.findings.check import check, check_common
 from memline.shared.findings.conditions import unread_notes
 from memline.shared.findings.facts import Facts, sending
@@ -32,7 +32,6 @@ from memline.shared.queue.messages import Sweep
 from memline.shared.scheduling import jobs, model_change
 from memline.shared.sync.plan import Plan, make_plan
 from memline.shared.sync.staleness import DiskState
-from memline.shared.words import span
 
 #: Findings that say what a run waits for.
 _WAITING = ("rate_limited", "vectors_behind", "batch_blocked", "in_batch")
@@ -43,13 +42,11 @@ POLL_S = 0.05
 #: Of the time, one part in so many is spent on reading them at most: in a large index that is not free.
 SHARE = 20
 
-#: Seconds for which a run that sees no way on waits for another process: a request is counted a moment before
-#: its lease is seen, and to name another model or a fallback takes longer.
+#: Seconds without any change after which a run ends, and after which it ends where nothing is sent until the
+#: user acts: a request is counted a moment before its lease is seen, and to name a fallback takes longer.
+QUIET_S = 60.0
 SETTLE_S = 0.2
 TAKE_OVER_S = 20.0
-
-#: Seconds without any change after which a run says so.
-QUIET_S = 60.0
 
 #: Failed texts and files named in a report at most; the counts are always whole.
 MAX_FAILURES = 100
@@ -97,28 +94,20 @@ def prepare(
     settings: AgentSettings,
     *,
     re_embed: bool = False,
-    is_asked: bool = True,
     accept_removals: bool = False,
     clock: Clock | None = None,
 ) -> Plan:
-    """Open (or make) the index, set its provider, and plan the run.
+    """Open (or make) the index, try a provider that stopped again, and plan the run.
 
-    `is_asked`: a user waits for it, so a provider that stopped is tried again at once. `accept_removals`:
-    the files of a root that was emptied are removed.
-
-    Raises an IndexFault when the index cannot be used.
+    `accept_removals`: the files of a root that was emptied are removed. Raises an IndexFault when the index
+    cannot be used.
     """
     choice = choose(settings)
     with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
-        if is_asked:
-            model_change.switch_back(writer.accounts, choice, now)
-        else:
-            second = choose_fallback(settings, choice)
-            model_change.start(writer.accounts, choice, second, now)
+        model_change.switch_back(writer.accounts, choice, now)
         writer.retry_all()
-        if is_asked:
-            with transaction(connection):
-                jobs.take_up(connection)
+        with transaction(connection):
+            jobs.take_up(connection)
         if re_embed:
             model_change.forget_vectors(connection, now)
         return make_plan(settings, choice, connection, accepts_removals=accept_removals)
@@ -157,6 +146,7 @@ class IndexRun:
         self._job_files = 0
         #: The vectors and files to read as they were seen last, and since when (monotonic seconds).
         self._seen, self._unchanged_since = (Backlog(), 0), clock.monotonic()
+        self._settle_s = SETTLE_S if choose_fallback(agent, plan.choice) is None else TAKE_OVER_S
         with faults(agent.index_path):
             self._embedded_before = meta.get(self._reader, meta.EMBEDDED_TOTAL, 0)
             self._cached_before = meta.get(self._reader, meta.CACHED_TOTAL, 0)
@@ -248,14 +238,12 @@ class IndexRun:
     def _measure(self, facts: Facts) -> tuple[RunProgress, bool]:
         """Measure how far the run is, and whether there is nothing more to wait for."""
         backlog, (in_batches, is_busy), waiting = facts.backlog, self._batches(facts), ""
-        job_files = jobs.count_waiting(self._reader)
-        if (backlog, job_files) != self._seen:
-            self._seen, self._unchanged_since = (backlog, job_files), self._clock.monotonic()
+        job_files, stop = jobs.count_waiting(self._reader), sending(facts)
+        is_stopped = stop is not None and not stop.passes
         if facts.batches or facts.requests.wait_s(facts.now):
             waiting = "; ".join(each.what for each in check(facts) if each.code in _WAITING)
-        elif (quiet_s := self._unchanged_s()) > QUIET_S:
-            # Who has the lock may be suspended, or the workers of a fleet.
-            waiting = f"nothing has moved for {span(quiet_s)}"
+        if (backlog, job_files) != self._seen or (waiting and not is_stopped):
+            self._seen, self._unchanged_since = (backlog, job_files), self._clock.monotonic()
         self._job_files = max(self._job_files, job_files)
         progress = RunProgress(
             files_done=self._job_files - job_files,
@@ -267,44 +255,18 @@ class IndexRun:
         if job_files:
             return progress, False
         is_over = backlog.in_progress <= in_batches and not is_busy
-        is_over = is_over and not self._is_switching(facts)
-        is_stopped = backlog.leased <= in_batches and self._is_stopped(facts)
-        if self._unchanged_s() > TAKE_OVER_S and not (is_over or is_stopped or backlog.leased):
-            self._refuse_old_settings(facts)
-        return progress, is_over or is_stopped or not self._is_embedding
+        if is_over and facts.target:
+            # Another model was perhaps just named, and its texts are about to be wanted.
+            is_over = not model_change.is_any_text_missing(self._reader, facts.target.id)
+        quiet_s = self._clock.monotonic() - self._unchanged_since
+        is_stuck = backlog.leased <= in_batches and quiet_s > (self._settle_s if is_stopped else QUIET_S)
+        return progress, is_over or is_stuck or not self._is_embedding
 
     def _batches(self, facts: Facts) -> tuple[int, bool]:
         if facts.target is None:
             return 0, False
         batch, since = self._agent.memory.remote.batch, self._started_ns / 1e9
         return batch_plan.waiting(self._reader, facts.target.id, batch, since=since)
-
-    def _unchanged_s(self) -> float:
-        return self._clock.monotonic() - self._unchanged_since
-
-    def _is_switching(self, facts: Facts) -> bool:
-        """Tell whether another model was just named, and its texts are about to be wanted."""
-        is_missing = facts.target and model_change.is_any_text_missing(self._reader, facts.target.id)
-        return bool(is_missing) and self._unchanged_s() < TAKE_OVER_S
-
-    def _is_stopped(self, facts: Facts) -> bool:
-        """Tell whether no text is sent until the user acts, or until a time that is far."""
-        stop = sending(facts)
-        if stop is None or stop.passes:
-            return False
-        choice, target = self._plan.choice, facts.target
-        # A fallback helps against nothing but what is wrong with its provider.
-        is_first = target and choice.identity and choice.identity.key == target.identity.key
-        is_its_own = target and stop.subject == target.identity.provider
-        may_fall_back = is_first and is_its_own and choose_fallback(self._agent, choice) is not None
-        return self._unchanged_s() > (TAKE_OVER_S if may_fall_back else SETTLE_S)
-
-    def _refuse_old_settings(self, facts: Facts) -> None:
-        """Raise QueueError when texts are due, and who sends them knows another model, as before a change."""
-        is_due = facts.target and vectors.next_texts(self._reader, facts.target.id, 1, facts.now)
-        for each in check_common(self._settings, [self._agent]) if is_due and not sending(facts) else ():
-            if each.code == "old_settings":
-                raise QueueError(each.what, hint=each.action)
 
     def report(self) -> IndexReport:
         """Report what happened, from the rows. Raises IndexFault: those of a deleted file say nothing."""
@@ -344,7 +306,10 @@ class IndexRun:
                 model=target.identity.model if target else "",
                 seconds=(self._clock.now_ns() - self._started_ns) / 1e9,
                 failures=failures,
-                findings=check(facts),
+                # What is pending now may wait for a process, which is no matter of one agent.
+                findings=check(
+                    facts, *check_common(self._settings, [self._agent]) if backlog.pending else ()
+                ),
                 failed=bool(
                     failures
                     or backlog.failed

@@ -4,7 +4,7 @@ from contextlib import closing
 import pytest
 
 from memline.producers.runs.index_run import IndexRun
-from memline.shared.errors import IndexFault, QueueError
+from memline.shared.errors import IndexFault
 from memline.shared.index.hold import hold
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, remote
@@ -61,34 +61,18 @@ def test_one_run_keeps_the_cache_within_its_limit(tmp_path, cache, kept):
     assert place.status()["cache"]["cached"] == kept
 
 
-def test_a_run_ends_when_the_process_that_sends_does_not_know_the_new_model(tmp_path, clock):
+@pytest.mark.parametrize(("started", "codes"), [(0, ["old_settings"]), (60, [])])
+def test_a_run_in_which_nothing_moves_ends_and_says_when_the_process_that_sends_is_older_than_its_settings(
+    tmp_path, clock, started, codes
+):
     place = Place(folder=tmp_path / "user")
     with EmbeddingServer() as server:
         place.furnish(notes=1, is_indexed=True, **remote(server.url))
         place.configure(**remote(server.url, model="another"))
 
-        with (
-            closing(hold(place.index_path, "up", now=0)),
-            pytest.raises(QueueError, match="runs with the settings of its start"),
-        ):
-            place.index(clock=clock)
+        with closing(hold(place.index_path, "up", now=started and time.time() + started)):
+            report = place.index(clock=clock)
 
+        assert report.failed and report.vectors["pending"]
+        assert [each.code for each in report.findings if each.code == "old_settings"] == codes
         assert place.index().vectors["pending"] == 0
-
-
-def test_a_run_in_which_nothing_moves_says_so(tmp_path, clock):
-    place = Place(folder=tmp_path / "user")
-
-    def end(run):
-        if "nothing has moved for 6" in run.waiting:
-            raise KeyboardInterrupt
-
-    with EmbeddingServer() as server:
-        place.furnish(notes=1, is_indexed=True, **remote(server.url))
-        place.write("memory/more.md", "The numbat.")
-
-        with (
-            closing(hold(place.index_path, "up", now=time.time() + 60)),
-            pytest.raises(KeyboardInterrupt),
-        ):
-            place.index(clock=clock, on_progress=end)
