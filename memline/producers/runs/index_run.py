@@ -238,7 +238,9 @@ class IndexRun:
     def _measure(self, facts: Facts) -> tuple[RunProgress, bool]:
         """Measure how far the run is, and whether there is nothing more to wait for."""
         backlog, (in_batches, is_busy), waiting = facts.backlog, self._batches(facts), ""
-        job_files, stop = jobs.count_waiting(self._reader), sending(facts)
+        job_files = jobs.count_waiting(self._reader)
+        is_idle = not job_files and backlog.leased <= in_batches
+        stop = sending(facts) if is_idle else None
         is_stopped = stop is not None and not stop.passes
         if facts.batches or facts.requests.wait_s(facts.now):
             waiting = "; ".join(each.what for each in check(facts) if each.code in _WAITING)
@@ -259,7 +261,7 @@ class IndexRun:
             # Another model was perhaps just named, and its texts are about to be wanted.
             is_over = not model_change.is_any_text_missing(self._reader, facts.target.id)
         quiet_s = self._clock.monotonic() - self._unchanged_since
-        is_stuck = backlog.leased <= in_batches and quiet_s > (self._settle_s if is_stopped else QUIET_S)
+        is_stuck = is_idle and quiet_s > (self._settle_s if is_stopped else QUIET_S)
         return progress, is_over or is_stuck or not self._is_embedding
 
     def _batches(self, facts: Facts) -> tuple[int, bool]:
