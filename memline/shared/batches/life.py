@@ -9,27 +9,23 @@ costs nothing. The caller holds the batches of the index, so that one process at
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import IO
 
 import msgspec
 
-from memline.shared.batches.wire import KINDS, Job, OpenAI, key_and_row, maybe_made
+from memline.shared.batches.wire import KINDS, Job, OpenAI
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.config.schema import Batch as BatchSettings
 from memline.shared.embedders.choice import choose_for_identity
-from memline.shared.embedders.protocol import unit_vector
 from memline.shared.embedders.provider_errors import is_of_account
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError
 from memline.shared.index import batches
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.batches import FAILURES, LOST, PARTIAL, Batch
+from memline.shared.index.batches import LOST, PARTIAL, Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import VectorRow
@@ -56,8 +52,6 @@ MAX_AGE_S = 48 * 3_600.0
 #: Vectors stored at a time.
 STORE_ROWS = 200
 
-_NO_TROUBLE = {"attempts": 0, "error": "", "action": ""}
-
 _TOO_LONG = "it took longer than remote.batch.timeoutMinutes"
 
 
@@ -81,6 +75,9 @@ class Life(msgspec.Struct):
                     self._poll(batch, wire)
                 else:
                     self._submit(batch, wire)
+                after = self._row
+                if after.file_id and not after.is_open:
+                    wire.delete(after.file_id)
         except ProviderError as error:
             self._failed(self._row, error)
         except Exception as error:
@@ -92,63 +89,60 @@ class Life(msgspec.Struct):
 
     def _submit(self, batch: Batch, wire: OpenAI) -> None:
         """Send the file of texts, and make the job or find the one that was made."""
-        job: Job | None = None
-        if batch.call_started_at:
-            listed_at = batch.call_started_at + LISTED_AFTER_S
-            if self.clock.now() < listed_at:
-                self._record(due=listed_at)
-                return
-            job = wire.find(batch.token)
-        if job is None and batch.cancel_reason:
-            self._close("cancelled", batch.cancel_reason, wire)
+        job = wire.find(batch.token) if batch.call_started_at else None
+        is_needed = batches.texts_left(self.accounts.index, self.token, needed=True) > 0
+        if job is None and (batch.cancel_reason or not is_needed):
+            self._close("cancelled", batch.cancel_reason or "its texts are gone")
             return
         if not batch.file_id:
             with tempfile.TemporaryFile() as file:
-                if not self._write(file, wire):
-                    self._close("cancelled", "its texts are gone")
-                    return
+                self._write(file, wire)
                 self._record(file_id=wire.upload(file, batch.token), attempts=0)
         if job is None:
-            self._record(call_started_at=self.clock.now())
+            now = self.clock.now()
+            self._record(call_started_at=now, due=now + LISTED_AFTER_S)
             try:
                 job = wire.create(self._row.file_id, batch.token, self.settings.agent)
             except ProviderError as error:
-                if not maybe_made(error):
+                if 300 <= (error.status or 0) < 500 and error.status not in (408, 409):
+                    # It was refused, so there is no job.
                     self._record(call_started_at=0.0)
                 raise
-        now, rules = self.clock.now(), self._rules
+        now, rules = self.clock.now(), self.settings.memory.remote.batch
         ends = now + (rules.timeout_minutes * 60.0 if rules.wait else MAX_AGE_S)
-        made = {"job_id": job.id, "submitted_at": now, "call_started_at": 0.0, "deadline": ends}
-        self._record(state="submitted", due=now + self._poll_s, **made, **_NO_TROUBLE)
+        made = {"job_id": job.id, "submitted_at": now, "polled_at": now, "deadline": ends}
+        self._record(state="submitted", call_started_at=0.0, **made)
+        self._wait(now)
 
     def _poll(self, batch: Batch, wire: OpenAI) -> None:
         """Ask how far the job is, and store what it made when it has ended; or ask for its end."""
-        now, poll_s = self.clock.now(), self._poll_s
+        job, now = wire.job(batch.job_id), self.clock.now()
+        state = batch.state if job.state == "running" else "collecting"
+        self._record(state=state, polled_at=now, provider_state=job.provider_state, rows_done=job.done)
         reason = batch.cancel_reason or (_TOO_LONG if now >= batch.deadline else "")
-        if reason and batch.state == "submitted" and not batch.cancelled_at:
-            wire.cancel(batch.job_id)
-            asked = {"cancel_reason": reason, "cancelled_at": now, "deadline": now + GIVE_UP_S}
-            self._record(due=now + poll_s, **asked)
-            return
-        job = wire.job(batch.job_id)
-        # The longer it has taken, the rarer the polls.
-        wait_s = max(poll_s, min((now - batch.submitted_at) / 4, LONGEST_WAIT_S, batch.deadline - now))
-        known = {"provider_state": job.provider_state, "rows_done": job.done}
-        self._record(polled_at=now, due=now + wait_s, **known)
         if job.state != "running":
-            self._record(state="collecting")
             self._collect(batch, job, wire)
+        elif reason and not batch.cancelled_at:
+            wire.cancel(job.id)
+            self._record(cancel_reason=reason, cancelled_at=now, deadline=now + GIVE_UP_S)
+            self._wait(now)
         elif batch.cancelled_at and now >= batch.deadline:
-            self._close(_end_of(batch), f"job {job.id} was not cancelled in time", wire)
+            self._close(_end_of(batch), f"job {job.id} was not cancelled in time")
         else:
-            self._record(**_NO_TROUBLE)
+            self._wait(now)
+
+    def _wait(self, now: float) -> None:
+        """Ask the provider again after a while: the longer the job has taken, the longer."""
+        row, least_s = self._row, max(self.settings.memory.remote.batch.poll_interval_ms / 1000, 0.05)
+        wait_s = max(least_s, min((now - row.submitted_at) / 4, LONGEST_WAIT_S, row.deadline - now))
+        self._record(due=now + wait_s, attempts=0, error="", action="")
 
     def _collect(self, batch: Batch, job: Job, wire: OpenAI) -> None:
         """Store what a job made. What an earlier run stored is skipped, and so are rows of other jobs."""
         index, identity = self.accounts.index, self.model.identity
         query = "SELECT lower(hex(text_hash)), text_hash FROM vectors WHERE lease = ?"
         left: dict[str, bytes] = dict(index.execute(query, (batch.token,)).fetchall())
-        good, first_error, results = 0, "", self._results(job, wire)
+        good, first_error, results = 0, "", chain.from_iterable(map(wire.results, job.outputs))
         while piece := list(islice(results, STORE_ROWS)):
             good += sum(bool(vector) for _, vector, _ in piece)
             first_error = first_error or next((error for *_, error in piece if error), "")
@@ -158,24 +152,19 @@ class Life(msgspec.Struct):
         if good < job.done and batch.attempts < SHORT_TRIES:
             raise ProviderBrokenAnswer(f"of the {job.done} rows of job {job.id} {good} came")
         model_change.switch_when_complete(index)
-        outcome, stored = job.state, self._row.stored
+        outcome = job.state
         if outcome == "done":
-            outcome = "failed" if not stored else PARTIAL if stored < batch.rows else "done"
+            outcome = "failed" if not good else PARTIAL if self._row.stored < batch.rows else "done"
         elif outcome == "cancelled":
             outcome = _end_of(batch)
         error = batch.cancel_reason or job.reason or first_error or f"job {job.id} is {job.state}"
-        self._close(outcome, error if outcome != "done" else "", wire, job.outputs)
+        self._close(outcome, error if outcome != "done" else "")
+        for file_id in job.outputs:
+            wire.delete(file_id)
 
     # The end of a batch, and of a step that failed.
 
-    def _close(
-        self,
-        outcome: str,
-        error: str,
-        wire: OpenAI | None = None,
-        outputs: tuple[str, ...] = (),
-        cause: ProviderError | None = None,
-    ) -> None:
+    def _close(self, outcome: str, error: str, cause: ProviderError | None = None) -> None:
         """End a batch: what it did not bring goes in requests, and its money is set right."""
         now, index, row = self.clock.now(), self.accounts.index, self._row
         with transaction(index):
@@ -195,82 +184,52 @@ class Life(msgspec.Struct):
         identity = self.model.identity
         charge = Charge(identity=identity, account=self.accounts.of(identity.provider), mode=BATCH)
         self.budget.correct(charge, day_of(row.created_at), paid - row.tokens, 0 if paid else -1)
-        if wire is not None:
-            for file in filter(None, (row.file_id, *outputs)):
-                wire.delete(file)
 
     def _tell_breaker(self, outcome: str, error: str, cause: ProviderError | None, now: float) -> None:
         """Count how a batch ended. A key that is refused stops requests as well."""
-        provider, mode, rules = self.model.identity.provider, health.BATCH, health.batch_rules(self._rules)
+        provider, mode = self.model.identity.provider, health.BATCH
+        rules = health.batch_rules(self.settings.memory.remote.batch)
         if outcome in ("done", PARTIAL):
             return health.update(self.accounts, provider, mode, health.worked)
-        kind = "later" if outcome in FAILURES else "unsent"
+        kind, action = "unsent" if outcome == "cancelled" else "later", cause.hint if cause else ""
         # Without a status the provider was not asked: this process's settings do not lead to it.
         if cause is not None and cause.kind == "stop" and cause.status is not None:
             kind = "stop"
             if is_of_account(cause):
                 mode, rules = health.REQUESTS, health.REQUEST_RULES
-        action, is_probe = cause.hint if cause else "", mode == health.BATCH
-        failure = Failure(kind=kind, error=error, action=action, is_probe=is_probe)
+        failure = Failure(kind=kind, error=error, action=action, is_probe=mode == health.BATCH)
         change = partial(health.after_failure, failure=failure, now=now, rules=rules)
         return health.update(self.accounts, provider, mode, change)
 
     def _failed(self, batch: Batch, error: ProviderError) -> None:
         """Try a step again, the later the oftener it failed; give the batch up when that is hopeless."""
         now, attempts, action = self.clock.now(), batch.attempts + 1, ""
+        outcome = _end_of(batch) if batch.cancel_reason else LOST
         is_worn_out = attempts >= STEP_ATTEMPTS
+        is_over = now >= (batch.deadline or batch.created_at + MAX_AGE_S) + GIVE_UP_S
         if not batch.job_id and not batch.call_started_at:
-            # There is no job, so another way costs nothing.
-            if is_worn_out or error.kind not in ("later", "broken"):
-                self._close("failed", error.message, cause=error)
-                return
-        elif now >= (batch.deadline or batch.created_at + MAX_AGE_S) + GIVE_UP_S:
-            self._close(LOST, error.message)
+            # There is no job, so another way costs nothing; but a file that is new may not be known yet.
+            outcome, is_over = "failed", is_worn_out or (error.kind == "stop" and not batch.file_id)
+        if is_over or (is_worn_out and batch.cancel_reason):
+            self._close(outcome, error.message, error)
             return
-        elif is_worn_out and batch.cancel_reason:
-            self._close(_end_of(batch), error.message)
-            return
-        elif is_worn_out and error.kind == "stop":
+        if is_worn_out and error.kind == "stop":
             # The key may be of another project, and the job may still cost money.
             job = self.token[:8]
             action = f"set back the key and address that made it, or run: memline jobs cancel {job}"
-        wait_s = max(min(FIRST_WAIT_S**attempts, LONGEST_WAIT_S), error.retry_after_s or 0.0)
+        least_s = max(error.retry_after_s or 0.0, LISTED_AFTER_S if batch.call_started_at else 0.0)
+        wait_s = max(min(FIRST_WAIT_S**attempts, LONGEST_WAIT_S), least_s)
         self._record(attempts=attempts, error=error.message, action=action, due=now + wait_s)
 
-    # Parts.
-
-    def _write(self, file: IO[bytes], wire: OpenAI) -> int:
-        """Write a line for each text that a chunk still needs; return how many."""
-        count = 0
+    def _write(self, file: IO[bytes], wire: OpenAI) -> None:
+        """Write a line for each text that a chunk still needs."""
         query = (
             "SELECT lower(hex(text_hash)), text FROM vectors JOIN chunks USING (text_hash)"
             " WHERE lease = ? GROUP BY vectors.id ORDER BY vectors.id"
         )
         for key, text in self.accounts.index.execute(query, (self.token,)):
-            line = json.dumps(wire.row(key, text), ensure_ascii=False, separators=(",", ":"))
-            # A lone surrogate cannot be sent, and becomes a question mark.
-            file.write(line.encode("utf-8", "replace") + b"\n")
-            count += 1
+            file.write(msgspec.json.encode(wire.row(key, text)) + b"\n")
         file.seek(0)
-        return count
-
-    def _results(self, job: Job, wire: OpenAI) -> Iterator[tuple[str, bytes, str]]:
-        """Yield key and vector of each row, or what is wrong; a spoilt row ends none of the others."""
-        for name in job.outputs:
-            for line in wire.lines(name):
-                key, row = key_and_row(line)
-                try:
-                    yield key, unit_vector(wire.vector(row), dims=None) if key else b"", ""
-                except ProviderError as error:
-                    yield key, b"", error.message
-
-    @property
-    def _rules(self) -> BatchSettings:
-        return self.settings.memory.remote.batch
-
-    @property
-    def _poll_s(self) -> float:
-        return max(self._rules.poll_interval_ms / 1000, 0.05)
 
     @property
     def _row(self) -> Batch:

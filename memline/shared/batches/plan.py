@@ -19,52 +19,41 @@ from memline.shared.scheduling import health, jobs
 from memline.shared.scheduling.budget import BATCH, Budget, Charge
 from memline.shared.scheduling.health import LONGEST_S
 
-#: The largest job: OpenAI's own caps. Voyage takes twice the rows and Gemini ten times the bytes, but a job
-#: is lost, late or looked for as a whole.
-MAX_ROWS, MAX_BYTES = 50_000, 200_000_000
-
-#: Bytes of the uploaded file by the estimate of tokens: English has 4 bytes a token, Cyrillic 8.
-BYTES_PER_TOKEN, BYTES_PER_ROW = 6, 256
+#: The largest job: OpenAI's cap of rows, and what fits into its 200 MB when a token has 6 bytes, between
+#: English (4) and Cyrillic (8). Others take more, but a job is lost, late or looked for as a whole.
+MAX_ROWS, MAX_TOKENS = 50_000, 30_000_000
 
 
 def plan(
     accounts: Accounts, budget: Budget, target: IdentityRow, settings: BatchSettings, now: float
 ) -> bool:
-    """Make the batches there are texts and places for; tell whether texts of jobs wait for one."""
-    index = accounts.index
-    state = health.read(accounts, target.identity.provider, health.BATCH)
-    # A probe of the provider is a request.
-    if state.is_stuck(now) or health.read(accounts, target.identity.provider).paused:
-        return False
-    is_read = jobs.next_to_read(index) is None
-    fewest = min(settings.min_texts, MAX_ROWS)
-    while (count := sum(1 for _ in vectors.texts_for_batch(index, target.id, MAX_ROWS))) >= fewest:
-        is_full = sum(each.is_unfinished for each in batches.open_batches(index)) >= settings.concurrency
-        if is_full or not (is_read or count == MAX_ROWS):
-            return True
-        # Where this one is a probe, the others do not wait for it.
-        if not _make(accounts, budget, target, now, is_probe=state.paused) or state.paused:
-            return False
-    return not is_read
+    """Make the batches there are texts and places for; tell whether texts of jobs wait for one.
 
-
-def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float, *, is_probe: bool) -> bool:
-    """Write down the intent of a batch with its texts, and count what it costs; False when none may be made.
-
-    A process that dies between the two leaves it counted for good, never the other way round.
+    A process that dies between count and intent leaves a batch counted for good, never the other way round.
     """
     index, provider = accounts.index, target.identity.provider
+    state = health.read(accounts, provider, BATCH)
+    # A probe of the provider is a request.
+    if state.is_stuck(now) or health.read(accounts, provider).paused:
+        return False
+    texts = list(vectors.texts_for_batch(index, target.id, MAX_ROWS))
+    is_read = jobs.next_to_read(index) is None
+    if len(texts) < min(settings.min_texts, MAX_ROWS):
+        return not is_read
+    is_full = sum(each.is_unfinished for each in batches.open_batches(index)) >= settings.concurrency
+    if is_full or not (is_read or len(texts) == MAX_ROWS):
+        return True
     charge = Charge(identity=target.identity, account=accounts.of(provider), mode=BATCH)
     with transaction(index):
-        left, _ = budget.left(charge, now)
-        ids, total, size = list[int](), 0, 0
-        for row_id, tokens in vectors.texts_for_batch(index, target.id, MAX_ROWS):
-            size += tokens * BYTES_PER_TOKEN + BYTES_PER_ROW
-            if total + tokens > left or (size > MAX_BYTES and ids):
+        room, total, ids = min(budget.left(charge, now)[0], MAX_TOKENS), 0, list[int]()
+        for row_id, tokens in texts:
+            if total + tokens > room:
                 break
             total += tokens
             ids.append(row_id)
-        if not ids or (is_probe and not health.take_probe(accounts, provider, BATCH, now, now + LONGEST_S)):
+        if not ids or (
+            state.paused and not health.take_probe(accounts, provider, BATCH, now, now + LONGEST_S)
+        ):
             return False
         if budget.take(charge, total, now):
             return False
@@ -74,7 +63,8 @@ def _make(accounts: Accounts, budget: Budget, target: IdentityRow, now: float, *
             " VALUES (?, ?, 'intent', ?, ?, ?, ?)",
             (token, target.id, vectors.lease_texts(index, token, ids), total, now, now),
         )
-    return True
+    # Where this one is a probe, the others do not wait for it.
+    return not state.paused and plan(accounts, budget, target, settings, now)
 
 
 def waiting(
@@ -87,9 +77,7 @@ def waiting(
     """
     ours = [batch for batch in batches.open_batches(connection) if batch.identity_id == identity_id]
     resting = [
-        batch
-        for batch in ours
-        if batch.action or (batch.state == "submitted" and max(batch.submitted_at, batch.polled_at) >= since)
+        each for each in ours if each.action or (each.state == "submitted" and each.polled_at >= since)
     ]
     is_busy = len(resting) < len(ours)
     if settings.wait and not any(batch.action for batch in ours):

@@ -20,9 +20,9 @@ from memline.shared.clock import Clock
 from memline.shared.embedders import remote
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.http import HttpClient
-from memline.shared.embedders.protocol import CALL_ATTEMPTS, Values, counted_call
+from memline.shared.embedders.protocol import CALL_ATTEMPTS, Values, counted_call, unit_vector
 from memline.shared.embedders.provider_errors import redact_line
-from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater
+from memline.shared.errors import ProviderBrokenAnswer, ProviderError
 from memline.shared.values import as_dict, as_list, as_text
 
 #: Our words for the final states of a job, by the last word of the provider's (`BATCH_STATE_…` at Gemini).
@@ -37,14 +37,6 @@ PAGE_ROWS, MAX_PAGES = 100, 1_000
 
 #: Makes an uploaded file that nobody removed go after a week.
 _EXPIRY = {"expires_after[anchor]": "created_at", "expires_after[seconds]": "604800"}
-
-#: What a provider says of an uploaded file that it has not looked through yet, with status 404 or 400.
-_NOT_READY = re.compile(
-    r"file[^\"{}]{0,80}(?:not (?:be )?found|does not exist|not exist|not ready|not in an active)", re.I
-)
-
-#: The part of a file's name or address that is its own.
-_GOOGLE_FILE = re.compile(r"files/[^/?#:\"]+")
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,10 +85,11 @@ class OpenAI:
         return self._word(self._ask("POST", "/files", "file upload", data=form, files=files), "id")
 
     def create(self, file_id: str, tag: str, agent: str) -> Job:
-        """Make the job. After an error it may have been made; see `maybe_made`."""
+        """Make the job. After an error it may have been made."""
         about = {"source": "memline", "agent": agent[:512], "tag": tag}
         body = {"input_file_id": file_id, "endpoint": "/v1/embeddings", "completion_window": self._window}
-        return self._make("/batches", {**body, "metadata": about, **self._parameters()})
+        made = {**body, "metadata": about, **self._parameters()}
+        return self._job(self._ask("POST", "/batches", "create", body=made))
 
     def _parameters(self) -> dict[str, Any]:
         return {}
@@ -135,12 +128,24 @@ class OpenAI:
         with suppress(ProviderError):
             self._ask("DELETE", _path("files", file_id), "file delete")
 
-    def lines(self, file_id: str) -> Iterator[str]:
-        """Yield the lines of a file as they arrive."""
+    def results(self, file_id: str) -> Iterator[tuple[str, bytes, str]]:
+        """Yield of each row of results its key and vector, or why there is none, as they arrive.
+
+        A row that is spoilt ends none of the others.
+        """
+        for line in self._lines(file_id):
+            key = ""
+            try:
+                row = as_dict(msgspec.json.decode(line))
+                key = str(row.get("custom_id") or row.get("key") or "")
+                yield key, unit_vector(self._vector(row), dims=None), ""
+            except (ProviderError, ValueError, RecursionError) as error:
+                yield key, b"", str(error)
+
+    def _lines(self, file_id: str) -> Iterator[str]:
         return self._http.lines(f"{_path('files', file_id)}/content", what="batch file content")
 
-    def vector(self, row: dict[str, Any]) -> Values:
-        """Return the embedding in a row of the results. Raises a ProviderError with what is in its place."""
+    def _vector(self, row: dict[str, Any]) -> Values:
         body = as_dict(as_dict(row.get("response")).get("body"))
         data = as_list(body.get("data"))
         if row.get("error") or len(data) != 1:
@@ -148,14 +153,13 @@ class OpenAI:
         return remote.openai_values(as_dict(data[0]).get("embedding"))
 
     def _job(self, raw: dict[str, Any]) -> Job:
-        state, errors = self._word(raw, "status"), raw.get("errors")
-        errors = as_list(errors["data"] if isinstance(errors, dict) and "data" in errors else errors)
+        state, errors = self._word(raw, "status"), as_list(as_dict(raw.get("errors")).get("data"))
         return Job(
             id=self._word(raw, "id"),
             state=FINAL.get(state.lower(), "running"),
             provider_state=self._shown(state),
             reason="; ".join(map(self._shown, errors[:3])),
-            done=_number(as_dict(raw.get("request_counts")).get("completed")),
+            done=int(as_dict(raw.get("request_counts")).get("completed") or 0),
             outputs=tuple(filter(None, map(as_text, (raw.get("output_file_id"), raw.get("error_file_id"))))),
             tag=str(as_dict(raw.get("metadata")).get("tag") or ""),
         )
@@ -167,14 +171,6 @@ class OpenAI:
         with counted_call(1 if method == "POST" else CALL_ATTEMPTS):
             reply = self._http.call(method, path, what=f"batch {what}", **request)
         return as_dict(self._http.json(reply, may_have_error=True))
-
-    def _make(self, path: str, body: Mapping[str, object]) -> Job:
-        try:
-            return self._job(self._ask("POST", path, "create", body=body))
-        except ProviderError as error:
-            if error.status in (400, 404) and _NOT_READY.search(error.message):
-                raise ProviderLater(error.message, status=error.status) from None
-            raise
 
     def _word(self, raw: dict[str, Any], name: str) -> str:
         word = as_text(raw.get(name))
@@ -213,22 +209,15 @@ class Gemini(OpenAI):
         return {"key": key, "request": remote.gemini_row(self.identity, text)}
 
     def upload(self, file: IO[bytes], tag: str) -> str:
-        made = self._ask(
-            "POST",
-            "/files",
-            "file upload",
-            service="upload",
-            params={"uploadType": "media"},
-            headers={"content-type": "application/jsonl"},
-            content=file,
-        )
+        media = {"params": {"uploadType": "media"}, "headers": {"content-type": "application/jsonl"}}
+        made = self._ask("POST", "/files", "file upload", service="upload", content=file, **media)
         return self._word(as_dict(made.get("file", made)), "name")
 
     def create(self, file_id: str, tag: str, agent: str) -> Job:
         # The tag comes last: an agent's name may have blanks.
         about = {"displayName": f"memline {agent[:400]} {tag}", "inputConfig": {"file_name": file_id}}
         path = f"/models/{quote(self.identity.model, safe='')}:asyncBatchEmbedContent"
-        return self._make(path, {"batch": about})
+        return self._job(self._ask("POST", path, "create", body={"batch": about}))
 
     def _page(self, cursor: dict[str, str]) -> tuple[list[Job], dict[str, str]]:
         page = self._ask("GET", "/batches", "list", params={"pageSize": str(PAGE_ROWS), **cursor})
@@ -239,11 +228,11 @@ class Gemini(OpenAI):
         token = as_text(page.get("nextPageToken"))
         return jobs, {"pageToken": token} if token else {}
 
-    def lines(self, file_id: str) -> Iterator[str]:
+    def _lines(self, file_id: str) -> Iterator[str]:
         path, params = f"{_path('files', file_id)}:download", {"alt": "media"}
         return self._http.lines(path, params=params, service="download", what="batch file content")
 
-    def vector(self, row: dict[str, Any]) -> Values:
+    def _vector(self, row: dict[str, Any]) -> Values:
         response = as_dict(row.get("response"))
         if failure := row.get("error") or response.get("error"):
             raise self._broken(failure)
@@ -264,8 +253,8 @@ class Gemini(OpenAI):
             state=state,
             provider_state=self._shown(words),
             reason=self._shown(failure),
-            done=_number(as_dict(about.get("batchStats")).get("successfulRequestCount")),
-            outputs=tuple(_GOOGLE_FILE.findall(places)[:1]),
+            done=int(as_dict(about.get("batchStats")).get("successfulRequestCount") or 0),
+            outputs=tuple(re.findall(r"files/[^/?#:\"]+", places)[:1]),
             tag=name.rpartition(" ")[2] if name.startswith("memline ") else "",
         )
 
@@ -274,26 +263,6 @@ class Gemini(OpenAI):
 KINDS: Mapping[str, type[OpenAI]] = {"openai": OpenAI, "voyage": Voyage, "gemini": Gemini}
 
 
-def maybe_made(error: ProviderError) -> bool:
-    """Tell whether a `create` that failed may have made its job: but where it was refused, or never sent."""
-    if error.status is None:
-        return error.maybe_paid
-    return not 300 <= error.status < 500 or error.status in (408, 409)
-
-
-def key_and_row(line: str) -> tuple[str, dict[str, Any]]:
-    """Parse a line of results; without a key where it is not a row."""
-    with suppress(ValueError, RecursionError):
-        row = as_dict(msgspec.json.decode(line))
-        return str(row.get("custom_id") or row.get("key") or ""), row
-    return "", {}
-
-
 def _path(kind: str, name: str) -> str:
     """Return the path of a file or a job. Google's names begin with their kind."""
     return f"/{kind}/{quote(name.removeprefix(f'{kind}/'), safe='')}"
-
-
-def _number(value: object) -> int:
-    """Return a count, which a provider may write as text; 0 when it is not a number."""
-    return int(value) if str(value).isdecimal() else 0  # type: ignore[call-overload]

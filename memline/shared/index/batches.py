@@ -19,9 +19,6 @@ UNFINISHED = ("intent", "submitted")
 #: Outcomes besides the final states of a job (done, failed, expired, cancelled).
 PARTIAL, LOST = "partial", "lost"
 
-#: Outcomes that count as a failure of the provider's Batch API.
-FAILURES = ("failed", "expired", LOST)
-
 #: Closed batches that are kept to be shown.
 KEPT = 100
 
@@ -130,7 +127,9 @@ def poll_now(connection: Connection, now: float) -> None:
 def request_cancel(connection: Connection, token: str, *, reason: str, now: float) -> bool:
     """Ask the batch worker to cancel a batch; False when it is finished, or its rows are being stored."""
     asked = connection.execute(
-        "UPDATE batches SET cancel_reason = iif(cancel_reason = '', ?, cancel_reason), due = min(due, ?)"
+        # Where a job may just have been made, its provider's list does not show it yet.
+        "UPDATE batches SET cancel_reason = iif(cancel_reason = '', ?, cancel_reason),"
+        " due = iif(call_started_at, due, min(due, ?))"
         " WHERE token = ? AND (state IN ('intent', 'submitted')"
         # The results cannot be fetched: the operator need not wait for them.
         " OR (state = 'collecting' AND attempts > 0))",
