@@ -32,6 +32,7 @@ from memline.shared.scheduling import health, jobs
 from memline.shared.scheduling.budget import spent
 from memline.shared.scheduling.health import Health
 from memline.shared.sync.plan import Plan, make_plan
+from memline.shared.sync.staleness import DiskState
 from memline.shared.words import counted, money
 
 #: Seconds that a `StateReader` shows a reading for, and the part of the time that readings may take: to
@@ -65,7 +66,12 @@ class AgentState(Facts):
         fault: IndexFault | None = None,
     ) -> None:
         plan, now = make_plan(agent, choice, index), time.time()
-        super().__init__(agent, choice, index, now=now, plan=plan, queue=settings.queue, fault=fault)
+        disk = DiskState(
+            files_behind=plan.changes.count, removed=len(plan.changes.removed), emptied=plan.emptied
+        )
+        super().__init__(
+            agent, choice, index, now=now, plan=plan, on_disk=disk, queue=settings.queue, fault=fault
+        )
         #: What is wrong or worth knowing, most urgent first; and why no text is sent.
         self.findings, self.stop = check(self, *met), sending(self)
         #: The identity that is searched.

@@ -21,7 +21,7 @@ from memline.shared.embedders.choice import choose, choose_fallback
 from memline.shared.embedders.local import downloads
 from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.findings.check import check, check_common
-from memline.shared.findings.conditions import unread_notes
+from memline.shared.findings.conditions import has_unread_notes
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.index import batches, chunks, identities, ledger, meta, vectors
 from memline.shared.index.driver import faults, file_id, open_reader, snapshot, transaction
@@ -223,17 +223,16 @@ class IndexRun:
     @contextmanager
     def _facts(self) -> Iterator[Facts]:
         """Give what the rows say at one moment; of the disk what the run began with."""
-        facts = Facts(
-            self._agent,
-            self._plan.choice,
-            self._reader,
-            now=self._clock.now(),
-            plan=self._plan,
-            on_disk=DiskState(emptied=self._plan.emptied),
-            queue=self._settings.queue,
-        )
         with faults(self._agent.index_path), snapshot(self._reader):
-            yield facts
+            yield Facts(
+                self._agent,
+                self._plan.choice,
+                self._reader,
+                now=self._clock.now(),
+                plan=self._plan,
+                on_disk=DiskState(emptied=self._plan.emptied),
+                queue=self._settings.queue,
+            )
 
     def _measure(self, facts: Facts) -> tuple[RunProgress, bool]:
         """Measure how far the run is, and whether there is nothing more to wait for."""
@@ -316,7 +315,7 @@ class IndexRun:
                     failures
                     or backlog.failed
                     or is_incomplete
-                    or unread_notes(facts)
+                    or has_unread_notes(facts)
                     or self._plan.discovery.unlisted
                     or not facts.has_workspace
                     or jobs.count_waiting(connection, state=jobs.PAUSED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -53,16 +52,10 @@ class Answerer:
         self._limits = limits
         self._queue = queue
         self._clock = clock or SystemClock()
-        self._lock = threading.Lock()
         #: State of the index and of the disk, when it was examined (monotonic seconds), and what was seen.
         self._known: tuple[object, float, Answer] = (None, 0.0, Answer())
         #: A `QueryEmbedder`, made for the first question that needs a vector.
         self._embedder: Any = None
-        # Whose key was removed wants no vectors: nothing is to be said of it at each question.
-        self._has_questions = self._choice.identity is not None or self._choice.requested not in (
-            NONE,
-            "auto",
-        )
         vec = settings.memory.store.vector
         self._index = SearchIndex(
             settings.index_path,
@@ -84,12 +77,14 @@ class Answerer:
         Notes of `status` are no part of an answer. Raises IndexFaults (IndexMissing: there is nothing to
         search yet) and ConfigError for a bad date.
         """
-        memory = self._settings.memory
+        memory, choice = self._settings.memory, self._choice
+        # Whose key was removed wants no vectors: nothing is to be said of it at each question.
+        has_questions = choice.identity is not None or choice.requested not in (NONE, "auto")
         answer = retrieve(
             self._index,
             request,
             memory.query,
-            embedder=self._embedder_of if self._has_questions else None,
+            embedder=self._embedder_of if has_questions else None,
             sources=memory.sources,
             chunk_tokens=memory.chunking.tokens,
             clock=self._clock,
@@ -100,7 +95,7 @@ class Answerer:
             # What was not found may stand in a note that is not read.
             findings += of_agent(self._settings.agent, tuple(notes_beside(self._settings)))
         if answer.provider == NONE:
-            answer = replace(answer, provider=self._choice.provider, model=self._choice.model)
+            answer = replace(answer, provider=choice.provider, model=choice.model)
         hits = tuple(map(self._placed, answer.hits))
         return replace(answer, hits=hits, fallback=about.fallback, behind=about.behind, findings=findings)
 
@@ -120,20 +115,17 @@ class Answerer:
 
     def _about(self, disk: DiskState, met: tuple[Finding, ...]) -> Answer:
         """Return an answer without hits that has the findings, and how far the index is behind."""
-        index = self._index
-        state = (index.version, disk.files_behind, disk.removed, disk.emptied, met)
-        with self._lock:
-            known, read_at, about = self._known
+        state = (self._index.version, disk.files_behind, disk.removed, disk.emptied, met)
+        known, read_at, about = self._known
         if known == state and time.monotonic() - read_at < GOOD_FOR_S:
             return about
-        with index.snapshot() as connection:
+        with self._index.snapshot() as connection:
             now, queue = self._clock.now(), self._queue
             facts = Facts(self._settings, self._choice, connection, now=now, on_disk=disk, queue=queue)
             findings = tuple(each for each in check(facts, *met) if each.is_trouble)
             behind = Behind(files=disk.files_behind, vectors=facts.model.missing)
             about = Answer(findings=findings, behind=behind, fallback=facts.fallback)
-        with self._lock:
-            self._known = (state, time.monotonic(), about)
+        self._known = (state, time.monotonic(), about)
         return about
 
     def _embedder_of(self, connection: Connection, active: IdentityRow) -> Callable[[str], bytes]:

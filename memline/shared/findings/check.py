@@ -13,7 +13,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexFault, IndexMissing
 from memline.shared.finding import Finding, by_urgency, note, of_error, warning
-from memline.shared.findings.conditions import CHECKS, memory_disabled
+from memline.shared.findings.conditions import CHECKS, DISABLED
 from memline.shared.findings.facts import Facts
 from memline.shared.index import driver
 from memline.shared.index.hold import Holder, holders
@@ -25,9 +25,9 @@ from memline.shared.words import counted
 def check(facts: Facts, *more: Finding) -> tuple[Finding, ...]:
     """Return the findings of an agent, and these, which its caller made; most urgent first."""
     # A memory that is disabled lacks nothing, and no command brings it up to date.
-    tests = CHECKS if facts.settings.memory.enabled else (memory_disabled,)
-    checked = (each for test in tests for each in test(facts))
-    return of_agent(facts.agent, by_urgency(checked, more))
+    if not facts.settings.memory.enabled:
+        return of_agent(facts.agent, by_urgency([DISABLED], more))
+    return of_agent(facts.agent, by_urgency(*(test(facts) for test in CHECKS), more))
 
 
 def of_agent(agent: str, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -48,8 +48,8 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: Settings
     agents: Sequence[AgentSettings]
-    #: None without a fleet.
-    fleet: Fleet | None
+    #: An empty one without a queue.
+    fleet: Fleet
     #: The processes that dispatch the indexes or follow their files.
     processes: list[Holder]
 
@@ -57,33 +57,28 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
 def check_common(settings: Settings, agents: Sequence[AgentSettings]) -> tuple[Finding, ...]:
     """Return the findings that all agents have in common, most urgent first. Their agent is None."""
     processes = {each.pid: each for agent in agents for each in holders(agent.index_path)}
-    facts = Common(
-        settings=settings,
-        agents=agents,
-        fleet=fleet_at(settings.queue) if settings.queue else None,
-        processes=[*processes.values()],
-    )
+    fleet = fleet_at(settings.queue) if settings.queue else Fleet()
+    facts = Common(settings=settings, agents=agents, fleet=fleet, processes=[*processes.values()])
     return by_urgency(*(test(facts) for test in COMMON_CHECKS))
 
 
 def redis_unusable(facts: Common) -> Iterator[Finding]:
     """Redis is away, refuses, is full, or would lose messages."""
-    if facts.fleet is not None and facts.fleet.error is not None:
+    if facts.fleet.error is not None:
         finding = of_error(facts.fleet.error)
         yield msgspec.structs.replace(finding, what=f"queue: {finding.what}", subject="queue")
 
 
 def role_missing(facts: Common) -> Iterator[Finding]:
     """A queue has work, and no worker takes it."""
-    if missing := facts.fleet.missing(facts.agents) if facts.fleet else ():
-        queues = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
-        what = f"queue: no worker takes messages from {queues}"
+    if missing := facts.fleet.missing(facts.agents):
+        what = f"queue: no worker takes messages from {', '.join(missing)}"
         yield warning("role_missing", what, f"memline worker {' '.join(missing)}", missing[0])
 
 
 def dead_letters(facts: Common) -> Iterator[Finding]:
     """Messages failed for good."""
-    if facts.fleet is not None and facts.fleet.dead:
+    if facts.fleet.dead:
         what = f"queue: {counted(facts.fleet.dead, 'message')} failed for good"
         yield warning("dead_letters", what, "memline queue dead", "queue")
 
@@ -95,7 +90,7 @@ def old_settings(facts: Common) -> Iterator[Finding]:
         if changed_ns(file) > 1e9 * process.started:
             name = f"memline {process.kind} (process {process.pid})"
             yield of_old_settings(name, str(file), f"memline {process.kind}")
-    for worker in facts.fleet.workers if facts.fleet else ():
+    for worker in facts.fleet.workers:
         if worker.newer_file:
             command = f"memline worker {' '.join(worker.queues)}"
             name = f"{command} on {worker.host} (process {worker.pid})"
@@ -111,8 +106,8 @@ def of_old_settings(process: str, file: str, command: str = "") -> Finding:
 
 def no_watcher(facts: Common) -> Iterator[Finding]:
     """No process follows changed files, where a fleet should."""
-    watchers = [each for each in facts.processes if each.kind in ("up", "watch")]
-    if not watchers and facts.fleet is not None and facts.fleet.workers:
+    is_watched = any(each.kind in ("up", "watch") for each in facts.processes)
+    if facts.fleet.workers and not is_watched:
         # A fleet may be brought up to date by `memline index`, at night for example.
         what = "no memline watch runs in this fleet: changed files are not followed"
         yield note("no_watcher", what, "memline watch", "process")
@@ -130,15 +125,12 @@ def vectors_unavailable(_: Common) -> Iterator[Finding]:
     if vec and numpy:
         what = f"only keywords are searched: numpy {numpy}, and sqlite-vec: {vec}"
         yield warning("vectors_unavailable", what, remedy("numpy"), "host")
-    elif vec:
-        what, action = (
-            f"sqlite-vec cannot be used ({vec}); numpy stands in",
-            install_command("sqlean.py", "sqlite-vec==0.1.9"),
-        )
-        yield note("vectors_unavailable", what, action, "host")
     elif numpy:
         what = f"numpy {numpy}; long-lived processes search slowly"
         yield note("vectors_unavailable", what, remedy("numpy"), "host")
+    elif vec:
+        what = f"sqlite-vec cannot be used ({vec}); numpy stands in"
+        yield note("vectors_unavailable", what, install_command("sqlean.py", "sqlite-vec==0.1.9"), "host")
 
 
 #: What is examined, the more urgent of a level first.

@@ -17,7 +17,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE
 from memline.shared.errors import IndexMissing
 from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding, note, of_error, problem, warning
-from memline.shared.findings.facts import MOST_NAMED, Facts, disk_trouble, sending
+from memline.shared.findings.facts import MOST_NAMED, Facts, sending
 from memline.shared.index import ledger, meta
 from memline.shared.index.hold import has_follower
 from memline.shared.providers import LOCAL
@@ -35,6 +35,9 @@ DISABLED = warning(
 
 #: Seconds of a rate limit above which an operator should know.
 LONG_HOLD_S = 60.0
+
+#: Free bytes below which nothing more can be stored.
+FULL_DISK_BYTES = 1024 * 1024
 
 #: What ends a pause, and what tries a provider now.
 RESUME = "memline queue resume"
@@ -60,22 +63,28 @@ def root_emptied(facts: Facts) -> Iterator[Finding]:
 
 
 def index_unusable(facts: Facts) -> Iterator[Finding]:
-    """The index is damaged, newer than this release, or of another program; or one was moved aside."""
+    """The index is damaged, newer than this release, or of another program."""
     if facts.fault is not None and not isinstance(facts.fault, IndexMissing):
         yield of_error(facts.fault)
-    is_complete = facts.has_index and not facts.on_disk.files_behind and not facts.model.missing
-    path = facts.settings.index_path
-    for file in sorted(path.parent.glob(f"{path.name}.corrupt-*")) if facts.plan and not is_complete else ():
-        if not file.name.endswith(("-wal", "-shm")):
-            what = f"an index that could not be used was moved aside, to {file}"
-            yield note("index_unusable", what, "delete it when nothing of it is needed", str(file))
 
 
 def not_writable(facts: Facts) -> Iterator[Finding]:
-    """Nothing can be stored: no right, or no room."""
-    is_known = facts.fault is not None and facts.fault.code == "not_writable"
-    if facts.plan is not None and facts.has_workspace and not is_known:
-        yield from filter(None, (disk_trouble(facts.settings),))
+    """Nothing can be stored where the index is: no right, or no room."""
+    # To who only reads what is up to date it is all the same.
+    is_reading = facts.plan is None and not facts.on_disk.files_behind
+    if is_reading or (facts.fault is not None and facts.fault.code == "not_writable"):
+        return
+    for file in (facts.settings.index_path, facts.settings.account_path):
+        folder = next(each for each in file.parents if each.exists())
+        for place in (folder, *[file] * file.exists()):
+            if not os.access(place, os.W_OK):
+                action = f"let this user write to {place}, or use --home DIR"
+                yield problem("not_writable", f"{place} is not writable", action)
+                return
+    status = os.statvfs(folder)
+    if status.f_bavail * status.f_frsize < FULL_DISK_BYTES:
+        what = f"the disk of {folder} is full: nothing can be stored"
+        yield problem("not_writable", what, "free space there, or use --home DIR")
 
 
 def port_taken(facts: Facts) -> Iterator[Finding]:
@@ -83,12 +92,6 @@ def port_taken(facts: Facts) -> Iterator[Finding]:
     if fault := meta.get(facts.index, meta.SERVER_FAULT):
         what = f"memline up works and serves no HTTP: {fault['error']}"
         yield problem("port_taken", what, fault["action"], "HTTP server")
-
-
-def memory_disabled(facts: Facts) -> Iterator[Finding]:
-    """The agent is to have no memory."""
-    if not facts.settings.memory.enabled:
-        yield DISABLED
 
 
 def first_index_missing(facts: Facts) -> Iterator[Finding]:
@@ -104,20 +107,17 @@ def no_notes(facts: Facts) -> Iterator[Finding]:
     """There is no note, or notes are there that are not read."""
     if facts.plan is None or not facts.has_workspace or MEMORY not in facts.settings.memory.sources:
         return
-    workspace = facts.settings.workspace
-    if has_notes(facts):
-        yield from notes_beside(facts.settings)
-    elif unread := unread_notes(facts):
-        what = f"{counted(unread, 'Markdown file')} below {workspace} and no note:"
-        what += " MEMORY.md and memory/ are read where there is one of them"
-        action = _add(".")
-        if left_out := sorted({reason for _, reason in facts.plan.discovery.left_out}):
-            what = f"no Markdown in {workspace} is read: some is left out by {', '.join(left_out)}"
-            action = shlex.join(["memline", "--workspace", str(workspace), "status", "--verbose"])
+    workspace, is_empty = facts.settings.workspace, not has_notes(facts)
+    beside = [*notes_beside(facts.settings)]
+    if left_out := is_empty and sorted({reason for _, reason in facts.plan.discovery.left_out}):
+        what = f"no Markdown in {workspace} is read: some is left out by {', '.join(left_out)}"
+        action = shlex.join(["memline", "--workspace", str(workspace), "status", "--verbose"])
         yield problem("no_notes", what, action)
-    else:
+    elif is_empty and not beside:
         what = f"there is no Markdown in {workspace}"
         yield warning("no_notes", what, f"write a note: {workspace / 'MEMORY.md'}")
+    for each in beside:
+        yield replace(each, level=PROBLEM) if is_empty else each
 
 
 def has_notes(facts: Facts) -> bool:
@@ -129,66 +129,50 @@ def has_notes(facts: Facts) -> bool:
     return are_read or bool(unlisted)
 
 
-def unread_notes(facts: Facts) -> int:
-    """Count what could be notes of the workspace, or is left out by rules, while no note is read."""
-    if facts.plan is None or has_notes(facts):
-        return 0
-    return len(facts.plan.discovery.left_out or markdown_beside(facts.settings))
+def has_unread_notes(facts: Facts) -> bool:
+    """Tell whether no note is read, and some could be, or is left out by rules."""
+    plan = facts.plan if not has_notes(facts) else None
+    return plan is not None and bool(plan.discovery.left_out or markdown_beside(facts.settings))
 
 
 def notes_beside(settings: AgentSettings) -> Iterator[Finding]:
     """Notes lie beside MEMORY.md and memory/."""
-    workspace = settings.workspace
-    if MEMORY not in settings.memory.sources:
-        return
-    if beside := markdown_beside(settings):
+    if MEMORY in settings.memory.sources and (beside := markdown_beside(settings)):
         names = ", ".join(beside[:MOST_NAMED]) + " …" * (len(beside) > MOST_NAMED)
         files = counted(len(beside), "Markdown file", "are")
-        folder = os.path.commonpath([os.path.join(workspace, path) for path in beside])
-        yield note("no_notes", f"beside MEMORY.md and memory/ {files} not read: {names}", _add(folder))
-
-
-def _add(path: str) -> str:
-    return f"add {json.dumps(path, ensure_ascii=False)} to memorySearch.extraPaths (memline config check)"
+        what = f"beside MEMORY.md and memory/ {files} not read: {names}"
+        folder = os.path.commonpath([os.path.join(settings.workspace, path) for path in beside])
+        added = json.dumps(folder, ensure_ascii=False)
+        yield note("no_notes", what, f"add {added} to memorySearch.extraPaths (memline config check)")
 
 
 def source_missing(facts: Facts) -> Iterator[Finding]:
     """A folder, file or program that the configuration names is not there, or cannot be listed."""
-    if not facts.has_workspace:
-        return
-    for issue in facts.plan.discovery.issues if facts.plan else ():
+    for issue in facts.plan.discovery.issues if facts.plan and facts.has_workspace else ():
         # MEMORY.md may stand alone; that there is no note at all is said by `no_notes`.
         if not issue.startswith(("no memory files found", "memory directory missing")):
             key = "transcripts" if issue.startswith("sessions of ") else "extraPaths"
             action = f"put it in its place, or let it be read; or change memorySearch.{key}"
-            if issue.startswith("the name "):
-                action = "rename it"
             yield warning("source_missing", issue, action)
 
 
 def files_failed(facts: Facts) -> Iterator[Finding]:
     """Files could not be read or split."""
     if failed := ledger.problems(facts.index):
-        first, is_more = failed[0], len(failed) > MOST_NAMED
         names = "; ".join(f"{each.path}: {each.reason or each.outcome}" for each in failed[:MOST_NAMED])
-        what = f"{counted(len(failed), 'file')} could not be read: {names}{' …' * is_more}"
+        more = " … (memline status --verbose lists all)" * (len(failed) > MOST_NAMED)
+        what, path = f"{counted(len(failed), 'file')} could not be read: {names}{more}", failed[0].path
         # Another program writes transcripts, and no rule leaves one out.
-        mend = f"mend or remove {first.path}"
-        if not is_transcript(first.path):
-            mend = outcomes.MEND.format(file=first.path)
-        mend += "   (memline status --verbose lists all)" * is_more
-        yield warning("files_failed", what, mend, first.path)
+        mend = f"mend or remove {path}" if is_transcript(path) else outcomes.MEND.format(file=path)
+        yield warning("files_failed", what, mend, path)
 
 
 def files_behind(facts: Facts) -> Iterator[Finding]:
     """Files changed that the index does not have yet, or still has."""
+    has_index = facts.has_index or facts.plan is None
     # `memline index` leaves the files of a paused job to it, and `job_paused` says how it goes on.
-    held, has_index = (
-        jobs.count_waiting(facts.index, state=jobs.PAUSED),
-        facts.has_index or facts.plan is None,
-    )
-    behind = max(0, facts.on_disk.files_behind - held)
-    if behind and has_index and facts.has_workspace:
+    behind = facts.on_disk.files_behind - jobs.count_waiting(facts.index, state=jobs.PAUSED)
+    if behind > 0 and has_index and facts.has_workspace:
         removed = min(facts.on_disk.removed, behind)
         added = f"{counted(behind - removed, 'file', 'are')} not in the index yet" if behind > removed else ""
         gone = f"{counted(removed, 'removed file', 'are')} still in it" if removed else ""
@@ -249,15 +233,12 @@ def ceiling_reached(facts: Facts) -> Iterator[Finding]:
 
 def fallback_active(facts: Facts) -> Iterator[Finding]:
     """Another provider embeds instead of the one that was asked for."""
-    if facts.fallback is None:
-        return
-    first, second = facts.fallback["from"], facts.provider or facts.choice.provider
-    action = facts.choice.action
-    # Where the settings themselves do not lead to the first one, a run changes nothing.
-    if not facts.choice.fallback_from:
-        action = RESUME if facts.health_of(first).is_stuck(facts.now) else facts.catch_up
-    what = f"the fallback {second} embeds instead of {first}: {facts.fallback['reason']}"
-    yield warning("fallback_active", what, action, first)
+    if facts.fallback is not None:
+        first, second = facts.fallback["from"], facts.provider or facts.choice.provider
+        what = f"the fallback {second} embeds instead of {first}: {facts.fallback['reason']}"
+        # Where the settings themselves do not lead to the first one, a run changes nothing.
+        action = facts.choice.action if facts.choice.fallback_from else RESUME
+        yield warning("fallback_active", what, action, first)
 
 
 def breaker_open(facts: Facts) -> Iterator[Finding]:
@@ -280,16 +261,15 @@ def breaker_open(facts: Facts) -> Iterator[Finding]:
 
 def rate_limited(facts: Facts) -> Iterator[Finding]:
     """The provider asked to wait."""
-    if not (wait_s := facts.hold_s):
-        return
-    # The reason is gone after a request that was in flight meanwhile and worked.
-    what = f"{facts.provider} is rate limited for {span(wait_s)}{because(facts.requests.reason)}"
-    what += _pending(facts.waiting)
-    # A short one is over before a person has typed it.
-    level, action = NOTE, ""
-    if wait_s > LONG_HOLD_S:
-        level, action = WARNING, f"{RESUME}   (one request tries now, when the account allows more)"
-    yield Finding(code="rate_limited", level=level, what=what, action=action, subject=facts.provider)
+    if wait_s := facts.hold_s:
+        # The reason is gone after a request that was in flight meanwhile and worked.
+        what = f"{facts.provider} is rate limited for {span(wait_s)}{because(facts.requests.reason)}"
+        what += _pending(facts.waiting)
+        # A short one is over before a person has typed it.
+        level, action = NOTE, ""
+        if wait_s > LONG_HOLD_S:
+            level, action = WARNING, f"{RESUME}   (one request tries now, when the account allows more)"
+        yield Finding(code="rate_limited", level=level, what=what, action=action, subject=facts.provider)
 
 
 def model_differs(facts: Facts) -> Iterator[Finding]:
@@ -304,9 +284,8 @@ def text_refused(facts: Facts) -> Iterator[Finding]:
         (_, reason, path), count = facts.failed_texts[0], facts.backlog.failed
         where = (path or "a text that no file has any more") + f" and {count - 1:,} more" * (count > 1)
         what = f"{counted(count, 'text')} got no vector: {reason} ({where})"
-        yield problem(
-            "text_refused", what, f"change {path}, or leave it to keyword search" * bool(path), path
-        )
+        action = f"change {path}, or leave it to keyword search" * bool(path)
+        yield problem("text_refused", what, action, path)
 
 
 def batch_blocked(facts: Facts) -> Iterator[Finding]:
@@ -368,7 +347,6 @@ CHECKS: tuple[Check, ...] = (
     no_notes,
     source_missing,
     provider_unusable,
-    memory_disabled,
     paused,
     ceiling_reached,
     fallback_active,

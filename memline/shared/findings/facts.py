@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from functools import cached_property
-from pathlib import Path
 from sqlite3 import Connection
 
 import msgspec
@@ -14,7 +12,6 @@ from memline.shared.config.installation import NO_QUEUE, QueueAddress
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.errors import IndexFault
-from memline.shared.finding import Finding, problem
 from memline.shared.index import batches, driver, hold, identities, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.batches import Batch
@@ -31,9 +28,6 @@ from memline.shared.sync.staleness import DiskState
 
 #: Failed texts and files that a finding names.
 MOST_NAMED = 3
-
-#: Free bytes below which nothing more can be stored.
-FULL_DISK_BYTES = 1024 * 1024
 
 
 class Facts:
@@ -57,16 +51,16 @@ class Facts:
         queue: QueueAddress = NO_QUEUE,
     ) -> None:
         self.settings, self.choice, self.now, self.queue = settings, choice, now, queue
-        self.agent = settings.agent
-        self.has_index = index is not None
+        self.agent, self.has_workspace = settings.agent, settings.workspace.is_dir()
+        self.has_index, self.fault = index is not None, fault
         self.index = driver.empty() if index is None else index
-        self.fault = fault
-        self.plan = plan
-        self.on_disk = on_disk or _on_disk(plan)
-
-    @cached_property
-    def has_workspace(self) -> bool:
-        return self.settings.workspace.is_dir()
+        self.plan, self.on_disk = plan, on_disk or DiskState()
+        with closing(AccountFile(settings.account_path)) as file:
+            accounts = Accounts(index=self.index, file=file)
+            #: Provider and mode -> health, of those that have a row.
+            self.breakers: dict[tuple[str, str], Health] = health.read_all(accounts)
+            #: The daily limit that texts wait for.
+            self.refusal = ceiling_reached(accounts, settings, now)
 
     @cached_property
     def target(self) -> IdentityRow | None:
@@ -99,22 +93,6 @@ class Facts:
             return self.model.missing
         held = self.backlog.paused + self.backlog.cancelled + self.texts_in_batches
         return max(0, self.model.missing - held)
-
-    @cached_property
-    def accounts(self) -> tuple[dict[tuple[str, str], Health], Finding | None]:
-        with closing(AccountFile(self.settings.account_path)) as file:
-            accounts = Accounts(index=self.index, file=file)
-            return health.read_all(accounts), ceiling_reached(accounts, self.settings, self.now)
-
-    @property
-    def breakers(self) -> dict[tuple[str, str], Health]:
-        """Provider and mode -> health, of those that have a row."""
-        return self.accounts[0]
-
-    @property
-    def refusal(self) -> Finding | None:
-        """The daily limit that texts wait for."""
-        return self.accounts[1]
 
     def health_of(self, provider: str, mode: str = health.REQUESTS) -> Health:
         return self.breakers.get((provider, mode), Health())
@@ -171,61 +149,28 @@ class Facts:
         return [(text, reason, path or "") for text, reason, path in rows]
 
     @cached_property
-    def fleet(self) -> Fleet | None:
-        """The fleet; None without one."""
-        return fleet_at(self.queue) if self.queue else None
+    def fleet(self) -> Fleet:
+        """The fleet; an empty one without a queue."""
+        return fleet_at(self.queue) if self.queue else Fleet()
 
     @cached_property
     def missing_roles(self) -> tuple[str, ...]:
         """The roles that this agent needs and no worker of the fleet has."""
-        return self.fleet.missing([self.settings]) if self.fleet else ()
+        return self.fleet.missing([self.settings])
 
     @cached_property
     def has_embedder(self) -> bool:
         """Whether a process sends the texts that are pending."""
-        if self.fleet is not None:
+        if self.queue:
             return self.fleet.error is None and not {"store", "embed"} & {*self.missing_roles}
         return hold.holder_of(self.settings.index_path) is not None
 
     @property
     def catch_up(self) -> str:
         """The command that brings the index up to date, or what has to be done before it can."""
-        if (trouble := disk_trouble(self.settings)) is not None:
-            return trouble.action
-        if self.fleet is not None and self.fleet.error is not None:
+        if self.fleet.error is not None:
             return self.fleet.error.hint
-        if self.missing_roles:
-            return f"memline worker {' '.join(self.missing_roles)}"
-        return "memline index"
-
-
-def _on_disk(plan: Plan | None) -> DiskState:
-    if plan is None:
-        return DiskState()
-    removed = len(plan.changes.removed)
-    return DiskState(files_behind=plan.changes.count, removed=removed, emptied=plan.emptied)
-
-
-def disk_trouble(settings: AgentSettings) -> Finding | None:
-    """Find that an index cannot be stored where it is: no right to write there, or no room."""
-    folder, accounts = (_existing(path.parent) for path in (settings.index_path, settings.account_path))
-    files = filter(Path.exists, (settings.index_path, settings.account_path))
-    for place in (folder, accounts, *files):
-        if not os.access(place, os.W_OK):
-            action = f"let this user write to {place}, or use --home DIR"
-            return problem("not_writable", f"{place} is not writable", action)
-    status = os.statvfs(folder)
-    if status.f_bavail * status.f_frsize < FULL_DISK_BYTES:
-        what = f"the disk of {folder} is full: nothing can be stored"
-        return problem("not_writable", what, "free space there, or use --home DIR")
-    return None
-
-
-def _existing(folder: Path) -> Path:
-    """Return a folder; where it is still to be made, the one that it will be in."""
-    while not folder.exists():
-        folder = folder.parent
-    return folder
+        return f"memline worker {' '.join(self.missing_roles)}" if self.missing_roles else "memline index"
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,32 +178,26 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 
     #: The code of the finding that says so.
     code: str
-    #: The provider that it is about; empty where it is about all.
-    subject: str = ""
     #: Whether it ends without a person.
     passes: bool = False
 
 
 def sending(facts: Facts) -> Stop | None:
     """Tell why no text of an agent is sent now; None while texts are sent, or would be."""
-    state, choice, provider = facts.requests, facts.choice, facts.provider
+    state, choice = facts.requests, facts.choice
     if facts.is_paused:
         return Stop(code="paused")
     if facts.refusal is not None:
         return Stop(code="ceiling_reached")
     # The workers of a fleet embed, whatever this process could.
     if choice.identity is None and not facts.queue:
-        is_named = choice.requested not in ("auto", NONE)
-        return Stop(code="provider_unusable" if is_named else "no_provider", subject=choice.requested)
+        return Stop(code="no_provider" if choice.requested in ("auto", NONE) else "provider_unusable")
     if state.manual:
-        return Stop(code="paused", subject=provider)
+        return Stop(code="paused")
     if state.paused:
-        is_over = state.has_given_up and state.is_stuck(facts.now)
-        return Stop(code="breaker_open", subject=provider, passes=not is_over)
+        return Stop(code="breaker_open", passes=not (state.has_given_up and state.is_stuck(facts.now)))
     if facts.hold_s:
-        return Stop(code="rate_limited", subject=provider, passes=True)
-    if facts.fleet is not None and facts.fleet.error is not None:
-        return Stop(code="redis_unusable", passes=True)
-    if facts.fleet is not None and not facts.has_embedder:
-        return Stop(code="role_missing", passes=True)
+        return Stop(code="rate_limited", passes=True)
+    if facts.queue and not facts.has_embedder:
+        return Stop(code="redis_unusable" if facts.fleet.error else "role_missing", passes=True)
     return None
