@@ -40,7 +40,7 @@ from memline.shared.search.results import Answer
 from memline.shared.sources.paths import is_storable
 from memline.shared.sources.reading import Excerpt
 from memline.shared.sync.plan import make_plan
-from memline.shared.sync.staleness import DiskState, Staleness
+from memline.shared.sync.staleness import DiskState
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -126,7 +126,7 @@ class Memory:
         self._all, self._clock, self._long_lived = settings, clock, long_lived
         self._qmd = _qmd_of(agent, long_lived=long_lived, clock=clock)
         self._lock = threading.Lock()
-        self._parts: tuple[Answerer, Staleness] | None = None
+        self._answerer: Answerer | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -139,9 +139,9 @@ class Memory:
         if self._qmd:
             self._qmd.close()
         with self._lock:
-            if self._parts is not None:
-                self._parts[0].close()
-            self._parts = None
+            if self._answerer is not None:
+                self._answerer.close()
+            self._answerer = None
 
     def search(
         self,
@@ -186,8 +186,7 @@ class Memory:
 
     def _ask(self, request: SearchRequest, met: tuple[Finding, ...] = ()) -> Answer:
         """Answer a request from the index; `met`: what was met before."""
-        search, staleness = self._searching()
-        return search.ask(request, staleness.state(), met=met)
+        return self._searching().ask(request, met=met)
 
     def get(
         self,
@@ -216,7 +215,7 @@ class Memory:
             # A note that was saved since the last look is known by its name once it is in the index.
             if self.settings.memory.enabled and "/" not in cited:
                 with suppress(MemlineError):
-                    self._searching()[1].state()
+                    self._searching().staleness.state()
             excerpt = read()
         return replace(excerpt, workspace=workspace)
 
@@ -225,7 +224,7 @@ class Memory:
 
         Changed notes are brought into the index first, as a search does it. Raises IndexFaults.
         """
-        self._searching()[1].look_now()
+        self._searching().staleness.look_now()
         return check_links(self.settings, private=sees_private(self.settings, chat))
 
     def append(self, text: str, *, target: str = "daily", chat: Chat | None = None) -> Entry:
@@ -237,8 +236,8 @@ class Memory:
         # It is found by its words from now on. It is in its note even if the index has a problem, and the
         # next search reports that.
         with suppress(IndexFault):
-            if self._long_lived or self._parts is not None:
-                self._searching()[1].look_now()
+            if self._long_lived or self._answerer is not None:
+                self._searching().staleness.look_now()
         if self._qmd:
             self._qmd.look()
         return entry
@@ -284,14 +283,14 @@ class Memory:
             self._qmd.describe(details)
         return details
 
-    def _searching(self) -> tuple[Answerer, Staleness]:
+    def _searching(self) -> Answerer:
         """Open what searches need, once."""
         with self._lock:
-            if self._parts is None:
-                self._parts = self._open_index()
-            return self._parts
+            if self._answerer is None:
+                self._answerer = self._open_index()
+            return self._answerer
 
-    def _open_index(self) -> tuple[Answerer, Staleness]:
+    def _open_index(self) -> Answerer:
         agent, queue = self.settings, self._all.queue
         choice, limits = embedder_of(agent), None
         if queue:
@@ -301,16 +300,15 @@ class Memory:
         # Beside a fleet a long-lived process leaves the index to the store worker: `watch` enqueues every
         # change. A command writes: it runs only when no query worker is alive.
         may_write = not (self._long_lived and queue)
-        look = partial(catch_up, agent, choice, clock=self._clock, may_write=may_write)
-        search = Answerer(
+        return Answerer(
             agent,
             choice=choice,
             long_lived=self._long_lived,
+            look=partial(catch_up, agent, choice, clock=self._clock, may_write=may_write),
             limits=limits,
             queue=queue,
             clock=self._clock,
         )
-        return search, Staleness(look)
 
     asearch = _awaitable(search)
     aget = _awaitable(get)
@@ -329,12 +327,11 @@ def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write
     began = time.thread_time()
     with driver.reading_if_any(settings.index_path) as reader:
         plan = make_plan(settings, choice, reader)
-    look_s = time.thread_time() - began
-    behind = plan.changes.count
+    state = DiskState.of(plan, look_s=time.thread_time() - began)
     if may_write and settings.memory.sync.on_search and plan.changes.to_read():
         # What writes takes 20 ms to import, which a search without changes does not pay.
         from memline.producers.store_changes import store_changes
 
-        behind -= store_changes(settings, plan, clock)
-    removed = min(len(plan.changes.removed), behind)
-    return DiskState(files_behind=behind, removed=removed, look_s=look_s, emptied=plan.emptied)
+        behind = state.files_behind - store_changes(settings, plan, clock)
+        state = replace(state, files_behind=behind, removed=min(state.removed, behind))
+    return state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 from msgspec.structs import replace
 
@@ -13,10 +14,9 @@ from memline.shared.logs import Log
 from memline.shared.queue import redis_client, replies
 from memline.shared.queue.broker import actor
 from memline.shared.queue.messages import RunQuery
-from memline.shared.search.request import SearchRequest, search_request
-from memline.shared.search.results import Answer
+from memline.shared.search.request import search_request
 from memline.shared.sync.plan import make_plan
-from memline.shared.sync.staleness import DiskState, Staleness
+from memline.shared.sync.staleness import DiskState
 from memline.workers.context import Context, current
 
 
@@ -33,48 +33,30 @@ def run_query(message: RunQuery) -> None:
         return
     try:
         request = search_request(message.query, **message.options)
-        context.agent(message.agent, index=message.index)
-        memory = context.keep(("memory", message.agent), lambda: _Memory(context, message.agent))
-        answer = memory.ask(request).to_json()
+        settings = context.agent(message.agent, index=message.index)
+        memory = context.keep(("memory", message.agent), lambda: _answerer(context, message.agent))
+        answer = replace(memory.ask(request), workspace=str(settings.workspace)).to_json()
     except (MemlineError, TypeError) as error:
         # Who asked reads the index itself, and meets what is wrong.
         Log("query").warning("question.not_answered", error=str(error))
     replies.put(client, message.reply_to, json.dumps(answer).encode())
 
 
-class _Memory:
-    """Answers from the warm memory of an agent, and knows how its index compares to the files."""
+def _answerer(context: Context, agent: str) -> Answerer:
+    """Open the memory of an agent to answer many questions."""
+    settings, choice = context.agent(agent), context.choices(agent)[0]
 
-    def __init__(self, context: Context, agent: str) -> None:
-        self._settings = context.agent(agent)
-        self._choice = context.choices(agent)[0]
-        self._clock = context.clock
-        self._search = Answerer(
-            self._settings,
-            choice=self._choice,
-            long_lived=True,
-            limits=context.limits,
-            queue=context.settings.queue,
-            clock=context.clock,
-        )
-        self._staleness = Staleness(self._look)
+    def look() -> DiskState:
+        began = time.thread_time()
+        with reading(settings.index_path) as reader:
+            return DiskState.of(make_plan(settings, choice, reader), look_s=time.thread_time() - began)
 
-    def ask(self, request: SearchRequest) -> Answer:
-        """Answer a question."""
-        answer = self._search.ask(request, self._staleness.state())
-        return replace(answer, workspace=str(self._settings.workspace))
-
-    def close(self) -> None:
-        self._search.close()
-
-    def _look(self) -> DiskState:
-        """Look at the files."""
-        began_s = self._clock.monotonic()
-        with reading(self._settings.index_path) as reader:
-            plan = make_plan(self._settings, self._choice, reader)
-        return DiskState(
-            files_behind=plan.changes.count,
-            removed=len(plan.changes.removed),
-            look_s=self._clock.monotonic() - began_s,
-            emptied=plan.emptied,
-        )
+    return Answerer(
+        settings,
+        choice=choice,
+        long_lived=True,
+        look=look,
+        limits=context.limits,
+        queue=context.settings.queue,
+        clock=context.clock,
+    )

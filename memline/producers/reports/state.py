@@ -66,12 +66,8 @@ class AgentState(Facts):
         fault: IndexFault | None = None,
     ) -> None:
         plan, now = make_plan(agent, choice, index), time.time()
-        disk = DiskState(
-            files_behind=plan.changes.count, removed=len(plan.changes.removed), emptied=plan.emptied
-        )
-        super().__init__(
-            agent, choice, index, now=now, plan=plan, on_disk=disk, queue=settings.queue, fault=fault
-        )
+        disk, queue = DiskState.of(plan), settings.queue
+        super().__init__(agent, choice, index, now=now, plan=plan, on_disk=disk, queue=queue, fault=fault)
         #: What is wrong or worth knowing, most urgent first; and why no text is sent.
         self.findings, self.stop = check(self, *met), sending(self)
         #: The identity that is searched.

@@ -27,7 +27,7 @@ from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.service import retrieve
 from memline.shared.sources.paths import MEMORY, MemoryPaths
 from memline.shared.sources.reading import MAX_CHARS, MAX_FILE_BYTES, Part, read_excerpt
-from memline.shared.sync.staleness import DiskState
+from memline.shared.sync.staleness import DiskState, Staleness
 
 
 class Answerer:
@@ -39,14 +39,17 @@ class Answerer:
         *,
         choice: Choice | None = None,
         long_lived: bool = False,
+        look: Callable[[], DiskState] = DiskState,
         limits: Limits | None = None,
         queue: QueueAddress = NO_QUEUE,
         clock: Clock | None = None,
     ) -> None:
-        """`long_lived`: see `SearchIndex`.
+        """`long_lived`: see `SearchIndex`. `look`: how the index compares to the files.
 
         `limits`: those of a fleet, None for those of the home; `queue`: the address of its Redis.
         """
+        #: How the index compares to the files, as it was looked last.
+        self.staleness = Staleness(look)
         self._settings = settings
         self._choice = choice or choose(settings)
         self._limits = limits
@@ -69,15 +72,13 @@ class Answerer:
         if self._embedder is not None:
             self._embedder.close()
 
-    def ask(
-        self, request: SearchRequest, disk: DiskState | None = None, *, met: tuple[Finding, ...] = ()
-    ) -> Answer:
-        """Answer a question; `disk` is how the index compares to the files, `met` what the caller met before.
+    def ask(self, request: SearchRequest, *, met: tuple[Finding, ...] = ()) -> Answer:
+        """Answer a question; `met` is what the caller met before.
 
         Notes of `status` are no part of an answer. Raises IndexFaults (IndexMissing: there is nothing to
         search yet) and ConfigError for a bad date.
         """
-        memory, choice = self._settings.memory, self._choice
+        memory, choice, disk = self._settings.memory, self._choice, self.staleness.state()
         # Whose key was removed wants no vectors: nothing is to be said of it at each question.
         has_questions = choice.identity is not None or choice.requested not in (NONE, "auto")
         answer = retrieve(
@@ -89,7 +90,7 @@ class Answerer:
             chunk_tokens=memory.chunking.tokens,
             clock=self._clock,
         )
-        about = self._about(disk or DiskState(), (*met, *answer.findings))
+        about = self._about(disk, (*met, *answer.findings))
         findings = about.findings
         if not answer.hits and request.private and not MemoryPaths.of(self._settings).is_whole:
             # What was not found may stand in a note that is not read.

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from memline.shared.sync.plan import EmptiedRoot
+from memline.shared.sync.plan import EmptiedRoot, Plan
 
 #: A look may take one part in so many of the time.
 SHARE = 50
@@ -32,6 +32,12 @@ class DiskState(msgspec.Struct, frozen=True, kw_only=True):
     look_s: float = 0.0
     #: Roots of which no file is left, and whose rows stay.
     emptied: tuple[EmptiedRoot, ...] = ()
+
+    @classmethod
+    def of(cls, plan: Plan, *, look_s: float = 0.0) -> DiskState:
+        """Return the state by a comparison that took so many seconds of CPU."""
+        behind, removed = plan.changes.count, len(plan.changes.removed)
+        return cls(files_behind=behind, removed=removed, look_s=look_s, emptied=plan.emptied)
 
 
 class Staleness:

@@ -20,11 +20,13 @@ def answerer(notes, folder, **options):
 
 def test_a_search_sees_every_change_of_the_index(notes, tmp_path):
     notes.add("memory/a.md", "redis")
-    with answerer(notes, tmp_path, long_lived=True) as memory:
+    disk = [DiskState()]
+    with answerer(notes, tmp_path, long_lived=True, look=lambda: disk[-1]) as memory:
         first, again = memory.ask(REQUEST), memory.ask(REQUEST)
         notes.add("memory/b.md", "redis as well")
         changed = memory.ask(REQUEST)
-        behind = memory.ask(REQUEST, DiskState(files_behind=1))
+        disk.append(DiskState(files_behind=1))
+        behind = memory.ask(REQUEST)
 
     assert again == first
     assert [hit.path for hit in changed.hits] == ["memory/a.md", "memory/b.md"]
