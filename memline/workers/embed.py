@@ -27,8 +27,8 @@ from memline.shared.scheduling.limits import minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.workers.context import Context, current
 
-#: Seconds a worker waits for its place within the limits; for longer the texts go back to the rows. Half of
-#: `STOP_COOLDOWN_S`.
+#: Seconds a worker waits for its place within the limits; for longer the texts go back to the rows. Less than
+#: the cooldowns of `shared.scheduling.limits`.
 MAX_WAIT_S = 5.0
 
 #: Seconds that such texts stay in the rows at least, and that a worker keeps those for another model: another
@@ -63,7 +63,7 @@ def embed_texts(message: EmbedTexts) -> None:
             max_attempts=1 if request.is_probe or any(sending.limits) else CALL_ATTEMPTS,
             clock=context.clock,
         ).embed()
-        _cool_down(context, sending.account, outcome)
+        sending.cool_down(outcome)
     except _AlreadyBegun:
         _LOG.warning("request.dropped", lease=request.lease, texts=len(request.texts))
         return
@@ -78,9 +78,9 @@ def embed_texts(message: EmbedTexts) -> None:
         # The boundary of the process: whatever it was, the rows must know, or they wait for the lease. What
         # was counted stays so: it may have been paid for.
         outcome.error = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
-        _answer(message, outcome, None)
+        send(_answer(message, outcome, None))
         raise
-    _answer(message, outcome, Usage(tokens=outcome.used_tokens, paid_calls=outcome.paid_calls))
+    send(_answer(message, outcome, Usage(tokens=outcome.used_tokens, paid_calls=outcome.paid_calls)))
 
 
 class _Unsent(ProviderLater):
@@ -97,10 +97,8 @@ class _Sending:
     """Decides before each call of a request whether it may be made."""
 
     def __init__(self, context: Context, message: EmbedTexts, choice: Choice) -> None:
-        self._context = context
-        self._request = message.request
-        self._choice = choice
-        self.account = account_id(choice.provider, choice.mark)
+        self._context, self._request, self._choice = context, message.request, choice
+        self._account = account_id(choice.provider, choice.mark)
         #: Requests and tokens a minute.
         self.limits = minute_limits(context.agent(message.agent, needs_workspace=False), choice)
         self._has_begun = False
@@ -111,23 +109,20 @@ class _Sending:
         Raises ProviderLater when the wait is too long, the call could end after the lease or the process is
         to end, and _AlreadyBegun.
         """
+        context, request = self._context, self._request
         try:
             self._take_place(texts)
-        except (IndexFault, QueueError) as error:
-            raise _Unsent(f"not sent, since its place cannot be counted: {error.message}") from error
-        if self._context.stopping.is_set():
-            raise _Unsent("the process that was to send it ends")
-        # Last: to ask for the place, and to wait for it, takes time as well.
-        left_s = self._request.until - self._context.clock.now()
-        if not leases.may_call(left_s, self._choice.timeout_s):
-            raise _Unsent("the lease of these texts is over")
-        if not self._has_begun:
-            try:
-                self._has_begun = self._context.requests.begin(self._request.lease, left_s)
-            except QueueError as error:
-                raise _Unsent(f"not sent, since Redis cannot note it: {error.message}") from error
-            if not self._has_begun:
+            if context.stopping.is_set():
+                raise _Unsent("the process that was to send it ends")
+            # Last: to ask for the place, and to wait for it, takes time as well.
+            left_s = request.until - context.clock.now()
+            if not leases.may_call(left_s, self._choice.timeout_s):
+                raise _Unsent("the lease of these texts is over")
+            if not self._has_begun and not context.requests.begin(request.lease, left_s):
                 raise _AlreadyBegun
+        except (IndexFault, QueueError) as error:
+            raise _Unsent(f"not sent, since it cannot be counted: {error.message}") from error
+        self._has_begun = True
 
     def _take_place(self, texts: Sequence[str]) -> None:
         (max_requests, max_tokens), provider = self.limits, self._choice.provider
@@ -138,20 +133,30 @@ class _Sending:
             max_requests=max_requests,
             max_tokens=max_tokens,
         )
-        wait_s = pace.take(self.account, moves, max_wait_s=MAX_WAIT_S)
+        wait_s = pace.take(self._account, moves, max_wait_s=MAX_WAIT_S)
         if 0 < wait_s <= MAX_WAIT_S:
             self._context.clock.sleep(wait_s)
             # Another worker may have heard a no meanwhile.
-            wait_s = pace.take(self.account, {})
+            wait_s = pace.take(self._account, {})
         if wait_s > 0:
             words = f"{provider} is at its limit of a minute, or asked to wait"
             # Until the place is near enough to be waited for.
             raise _Unsent(words, retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
 
+    def cool_down(self, outcome: Outcome) -> None:
+        """Keep the other requests that workers have in hand from running into the same no."""
+        error, brought_any = outcome.error, outcome.is_provider_well or any(outcome.vectors)
+        if error is None or error.kind in ("split", "unsent"):
+            return
+        if error.retry_after_s is not None or error.kind == "stop" or not brought_any:
+            wait_s = limits.STOP_COOLDOWN_S if error.kind == "stop" else limits.FAILURE_COOLDOWN_S
+            wait_s = wait_s if error.retry_after_s is None else error.retry_after_s
+            self._context.limits.cool_down(self._account, wait_s)
 
-def _answer(message: EmbedTexts, outcome: Outcome, usage: Usage | None) -> None:
-    """Tell the store worker what came of a request: vectors, and failures by their kind."""
-    request, error = message.request, outcome.error
+
+def _answer(message: EmbedTexts, outcome: Outcome, usage: Usage | None) -> StoreVectors:
+    """Tell what came of a request: vectors, and failures by their kind."""
+    request, failed = message.request, [([index], why) for index, why in outcome.failures]
     vectors = tuple(
         VectorRow(
             hash=text.hash,
@@ -161,53 +166,31 @@ def _answer(message: EmbedTexts, outcome: Outcome, usage: Usage | None) -> None:
         for text, vector in zip(request.texts, outcome.vectors, strict=True)
         if vector is not None
     )
-    failed: list[tuple[Sequence[int], ProviderError]] = [([index], why) for index, why in outcome.failures]
-    if error is not None:
+    if outcome.error is not None:
         refused = {index for index, _ in outcome.failures}
         rest = [i for i, vector in enumerate(outcome.vectors) if vector is None and i not in refused]
-        failed += [(rest, error)] * bool(rest)
-    failures = []
-    for place, (texts, why) in enumerate(sorted(failed, key=lambda each: _is_wait(each[1]))):
-        failure = Failure(
+        failed += [(rest, outcome.error)] * bool(rest)
+    failures = tuple(
+        Failure(
             hashes=tuple(request.texts[index].hash for index in texts),
             kind=why.kind,
             error=why.message,
             action=why.hint,
             retry_after_s=why.retry_after_s,
             is_probe=request.is_probe,
-            # The request brought no vector, so the provider may be at fault; that counts once.
-            no_results=not (vectors or outcome.is_provider_well or place or _is_wait(why)),
+            no_results=not (vectors or outcome.is_provider_well),
         )
-        failures.append(failure)
-    send(
-        StoreVectors(
-            agent=message.agent,
-            identity=request.identity,
-            lease=request.lease,
-            vectors=vectors,
-            failed=tuple(failures),
-            learned=outcome.max_rows,
-            usage=usage,
-        )
+        for texts, why in failed
     )
-
-
-def _is_wait(error: ProviderError) -> bool:
-    """Tell whether texts only wait for another request."""
-    return error.kind in ("split", "unsent")
-
-
-def _cool_down(context: Context, account: str, outcome: Outcome) -> None:
-    """Keep the other requests that workers have in hand from running into the same no."""
-    error = outcome.error
-    if error is None or _is_wait(error):
-        return
-    if error.retry_after_s is not None:
-        context.limits.cool_down(account, error.retry_after_s)
-    elif error.kind == "stop":
-        context.limits.cool_down(account, limits.STOP_COOLDOWN_S)
-    elif not outcome.is_provider_well and not any(outcome.vectors):
-        context.limits.cool_down(account, limits.FAILURE_COOLDOWN_S)
+    return StoreVectors(
+        agent=message.agent,
+        identity=request.identity,
+        lease=request.lease,
+        vectors=vectors,
+        failed=failures,
+        learned=outcome.max_rows,
+        usage=usage,
+    )
 
 
 def _choice(context: Context, agent: str, identity: Identity) -> Choice:
@@ -219,10 +202,9 @@ def _choice(context: Context, agent: str, identity: Identity) -> Choice:
     for choice in choices:
         if choice is not None and choice.identity is not None and choice.identity.key == identity.key:
             return choice
-    wanted, primary = f"the index wants {identity.provider} {identity.model}", choices[0]
-    if (ours := primary.identity) is None:
-        words = f"this worker has no provider ({primary.reason}), {wanted}"
+    words, primary = f"the index wants {identity.provider} {identity.model}", choices[0]
+    if primary.identity is None:
+        words += f", and this worker has no provider ({primary.reason})"
     else:
-        words = f"this worker is set up for {ours.provider} {ours.model}, {wanted}"
-        words += f"; they differ in {ours.differences(identity)}"
+        words += f"; the settings of this worker differ in {primary.identity.differences(identity)}"
     raise MessageRefused(words, hint="give workers and index the same provider settings: memline config show")

@@ -1,7 +1,7 @@
 import pytest
 from msgspec.structs import replace
 
-from memline.shared.embedders.request import Outcome, ProviderSplit
+from memline.shared.embedders.request import Outcome
 from memline.shared.errors import (
     IndexFault,
     ProviderBrokenAnswer,
@@ -58,8 +58,8 @@ def provider(monkeypatch):
 
 
 def failures(sent):
-    """The last message on texts without a vector: kind, texts, whether the request brought nothing."""
-    return [(each.kind, each.hashes, each.no_results) for each in sent[-1].failed]
+    """The texts without a vector of the last message, by kind."""
+    return [(each.kind, each.hashes) for each in sent[-1].failed]
 
 
 def test_vectors_and_refused_texts_are_told_to_the_store_worker(context, identity, sent, provider):
@@ -69,7 +69,7 @@ def test_vectors_and_refused_texts_are_told_to_the_store_worker(context, identit
     work(embed.embed_texts, request(identity))
 
     (stored,) = sent
-    assert failures(sent) == [("refused", (b"h2",), False)]
+    assert failures(sent) == [("refused", (b"h2",))]
     assert [row.hash for row in stored.vectors] == [b"h1"]
 
 
@@ -78,7 +78,7 @@ def test_a_definite_no_keeps_all_workers_from_the_provider_for_a_while(context, 
 
     work(embed.embed_texts, request(identity))
 
-    assert failures(sent) == [("stop", (b"h1", b"h2"), True)]
+    assert failures(sent) == [("stop", (b"h1", b"h2"))]
     assert context.limits.take(account(context), {}) == STOP_COOLDOWN_S
 
 
@@ -118,7 +118,7 @@ def test_a_call_that_may_end_after_the_lease_is_not_made_and_frees_its_texts(con
 
     work(embed.embed_texts, request(identity, until=context.clock.now() + timeout_s + CLOCKS_S - 1))
 
-    assert (failures(sent), sent[0].usage) == ([("unsent", (b"h1", b"h2"), False)], Usage())
+    assert (failures(sent), sent[0].usage) == ([("unsent", (b"h1", b"h2"))], Usage())
 
 
 @pytest.mark.usefixtures("no_call")
@@ -127,7 +127,7 @@ def test_a_process_that_ends_sends_no_more(context, identity, sent):
 
     work(embed.embed_texts, request(identity))
 
-    assert (failures(sent), sent[0].usage) == ([("unsent", (b"h1", b"h2"), False)], Usage())
+    assert (failures(sent), sent[0].usage) == ([("unsent", (b"h1", b"h2"))], Usage())
 
 
 @pytest.mark.usefixtures("no_call")
@@ -170,15 +170,15 @@ def test_a_slip_is_told_to_the_rows_before_it_is_raised(context, identity, sent,
     with pytest.raises(RuntimeError):
         work(embed.embed_texts, request(identity))
 
-    assert failures(sent) == [("broken", (b"h1", b"h2"), True)]
+    assert failures(sent) == [("broken", (b"h1", b"h2"))]
 
 
 @pytest.mark.parametrize(
     ("agent", "changes", "words"),
     [
-        ("main", {"model": "b"}, "the index wants openai b; they differ in model"),
+        ("main", {"model": "b"}, "the index wants openai b; the settings of this worker differ in model"),
         ("main", {"endpoint": "x"}, "differ in address or headers"),
-        ("main", {"dims": 64, "scheme": "q"}, "they differ in dimensions and input type"),
+        ("main", {"dims": 64, "scheme": "q"}, "differ in dimensions and input type"),
         ("bob", {}, "'bob', which is not configured here"),
     ],
 )
@@ -194,19 +194,14 @@ def test_a_request_that_is_not_for_this_worker_goes_back_with_the_reason_and_the
     assert failed.retry_after_s is None
 
 
-def test_a_request_that_brought_nothing_is_a_fault_of_the_provider_once(context, identity, sent, provider):
-    slow = ProviderBrokenAnswer("no answer within 60 s")
-    provider(Outcome(vectors=[None, None], failures=[(0, slow)], error=ProviderSplit("wait"), max_rows=4))
+@pytest.mark.parametrize("is_well", [False, True])
+def test_a_request_that_brought_nothing_is_a_fault_of_a_provider_that_does_not_work(
+    context, identity, sent, provider, is_well
+):
+    error = ProviderBrokenAnswer("NaN")
+    provider(Outcome(vectors=[None, None], error=error, is_provider_well=is_well, max_rows=4))
 
     work(embed.embed_texts, request(identity))
 
-    assert failures(sent) == [("broken", (b"h1",), True), ("split", (b"h2",), False)]
-    assert sent[0].learned == 4
-
-
-def test_a_provider_that_works_is_not_blamed_for_texts_that_get_no_vector(context, identity, sent, provider):
-    provider(Outcome(vectors=[None, None], error=ProviderBrokenAnswer("NaN"), is_provider_well=True))
-
-    work(embed.embed_texts, request(identity))
-
-    assert failures(sent) == [("broken", (b"h1", b"h2"), False)]
+    (failed,) = sent[0].failed
+    assert (failed.kind, failed.no_results, sent[0].learned) == ("broken", not is_well, 4)
