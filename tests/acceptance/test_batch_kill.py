@@ -1,7 +1,6 @@
 """kill -9 in the middle of batches: each has one job, every vector is stored, none is paid for twice."""
 
 import random
-import signal
 import time
 from collections import Counter
 
@@ -11,14 +10,11 @@ from memline.shared.errors import IndexMissing
 from tests.acceptance.conftest import TEXTS, write_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet
-from tests.support.process import end, running_memline
 from tests.support.undisturbed import assert_as_undisturbed
 from tests.support.workspace import until
 
-KILLS = 10
-
-#: In a fleet the message of a killed worker waits for dramatiq's heartbeat.
-FLEET_KILLS = 4
+#: Few: the message of a killed worker waits for dramatiq's heartbeat.
+KILLS = 4
 
 #: Notes that come together: enough for a batch here.
 NOTES = 8
@@ -51,7 +47,7 @@ def test_a_batch_worker_that_is_killed_again_and_again_makes_each_job_once(
 
     with Fleet(place, redis_server.url) as fleet:
         fleet.start("chunk", "embed", "batch", "store")
-        for number in range(FLEET_KILLS):
+        for number in range(KILLS):
             if _open(place) == 0:
                 texts += write_notes(place, NOTES * number, NOTES)
                 rounds += 1
@@ -67,24 +63,6 @@ def test_a_batch_worker_that_is_killed_again_and_again_makes_each_job_once(
         assert fleet.dead() == []
     _assert_once(place, server, texts)
     assert rounds >= 1
-    assert_as_undisturbed(place, tmp_path)
-
-
-def test_an_index_run_that_is_killed_again_and_again_makes_each_job_once(place, server, tmp_path):
-    dice = random.Random(23)
-    texts = 0
-
-    for number in range(KILLS):
-        if _open(place) == 0:
-            texts += write_notes(place, NOTES * number, NOTES)
-        with running_memline(*place.arguments("index")) as process:
-            _let_live(server, dice, lambda: process.poll() is not None)
-            end(process, signal.SIGKILL)
-    last = place.run("index", "--json")
-
-    assert last.status == 0, last.stderr
-    assert last.json[0]["vectors"]["pending"] == 0
-    _assert_once(place, server, texts)
     assert_as_undisturbed(place, tmp_path)
 
 

@@ -56,36 +56,6 @@ def test_a_first_index_goes_by_one_batch_and_leaves_nothing_at_the_provider(plac
     assert len(place.contents().vectors) == texts
 
 
-def test_with_a_bad_key_nothing_goes_out_and_with_the_right_one_all_goes_by_batch(place, provider):
-    name, server = provider
-    use(place, server)
-    place.configure(provider=name, model="")
-    server.key = "sk-right"
-    texts = write(place)
-
-    wrong = place.index()
-    place.configure(remote={**place.memory["remote"], "apiKey": "sk-right"})
-    right = place.index()
-
-    assert wrong.failed
-    assert wrong.vectors["pending"] == texts
-    assert wrong.action
-    assert not right.failed
-    assert [job["rows"] for job in jobs(server)] == [texts]
-    assert server.requests == []
-
-
-def test_a_few_texts_go_out_in_a_request(place, server):
-    use(place, server)
-    texts = write(place, 3)
-
-    report = place.index()
-
-    assert report.vectors["embedded"] == texts
-    assert jobs(server) == []
-    assert len(server.requests) == 1
-
-
 def test_without_waiting_the_run_ends_and_the_next_one_collects(place, server):
     server.control({"batch": {"looks": 1}})
     use(place, server, wait=False, pollIntervalMs=60_000)
@@ -106,14 +76,3 @@ def test_without_waiting_the_run_ends_and_the_next_one_collects(place, server):
     assert (third.vectors["embedded"], third.vectors["pending"]) == (texts, 0)
     assert len(jobs(server)) == 1
     assert server.log()["batch"]["files"] == 0
-
-
-def test_batches_at_a_time_are_bounded_and_none_is_left_over(place, server):
-    server.control({"batch": {"looks": 1}})
-    use(place, server, concurrency=1)
-    texts = write(place, 12)
-
-    report = place.index()
-
-    assert report.vectors["embedded"] == texts
-    assert len(jobs(server)) == 1

@@ -4,7 +4,7 @@ It is part of every `EmbeddingServer`, at the same address and with the same key
 batches to ordinary requests and back. Vectors are those of an ordinary request for the same text.
 
     POST /control  {"batch": {"looks": 2, "end": "expired", "done": 5, "rows": "nan:POISON",
-                              "faults": {"create": ["reset-after"], "look": "500"}, …}}
+                              "faults": {"create": ["500-after"], "look": "500"}, …}}
     GET  /log      {…, "batch": {"calls": {"create": 1, …}, "jobs": [{"id", "tag", "agent", "state", "rows",
                                  "done", "failed"}], "files": 1}}
 
@@ -37,7 +37,6 @@ CALLS = ("upload", "create", "list", "look", "output", "errors", "cancel", "dele
 #: What can go wrong with a call beside the words of FAULTS that make an error; `-after`: it had its effect.
 CALL_FAULTS = {
     "reset": "the connection is reset before anything happened",
-    "reset-after": "the connection is reset instead of an answer",
     "500-after": "a 500 although it worked",
     "html": "a 200 with a web page, although it worked",
     "half": "a 200 with half of the answer, and nothing wrong with the connection",
@@ -48,21 +47,13 @@ CALL_FAULTS = {
 #: Words of a comma list, many with a word of the texts behind a colon; without one they mean all rows.
 ROW_FAULTS = {
     "refused": "a row with status 400",
-    "429": "a row with status 429",
     "missing": "no row",
     "duplicate": "the row twice",
     "nan": "NaN in the vector",
-    "zero": "a vector of zeros",
-    "empty": "a vector without numbers",
     "wrong-dims": "a vector one dimension short",
-    "no-key": "a row that does not say whose it is",
     "permuted": "rows in reverse order",
     "foreign": "one more row, of another job",
     "not-json": "one more line, which is no JSON",
-    "no-object": "one more line, which is a number",
-    "nul": "one more line of NUL bytes",
-    "blank": "blank lines between the rows",
-    "huge": "one more line of `huge:20` MB",
 }
 
 
@@ -164,9 +155,6 @@ class BatchSide:
         if answer is None:
             with self._lock:
                 answer = self._perform(call, name, dict(parse_qsl(parts.query)), headers, raw)
-            if fault == "reset-after":
-                handler.reset()
-                return True
             if fault == "500-after":
                 answer = self._wire.error(500, "server")
             elif fault == "html":
@@ -261,8 +249,6 @@ class BatchSide:
                 bad.append(self._wire.bad_row(key, 0, f"batch_{job.end}"))
             elif self._means("refused", text):
                 bad.append(self._wire.bad_row(key, 400, "invalid_request_error"))
-            elif self._means("429", text):
-                bad.append(self._wire.bad_row(key, 429, "rate_limit_exceeded"))
             else:
                 texts.append(text)
                 copies = 0 if self._means("missing", text) else 2 if self._means("duplicate", text) else 1
@@ -283,31 +269,20 @@ class BatchSide:
         """A good row, or one whose vector is none."""
         dims, in_base64 = self._wire.parameters(job, request)
         numbers = numbers_of(self._stub.vector(text, dims or self._stub.dims))
-        for word, value, count in (
-            ("nan", float("nan"), len(numbers)),
-            ("zero", 0.0, len(numbers)),
-            ("empty", 0.0, 0),
-            ("wrong-dims", 0.5, len(numbers) - 1),
-        ):
-            if self._means(word, text):
-                numbers, in_base64 = [value] * count, False
-        return self._wire.row(
-            "" if self._means("no-key", text) else key, encoded(numbers) if in_base64 else numbers
-        )
+        if self._means("nan", text):
+            numbers, in_base64 = [float("nan")] * len(numbers), False
+        if self._means("wrong-dims", text):
+            numbers = numbers[1:]
+        return self._wire.row(key, encoded(numbers) if in_base64 else numbers)
 
     def _spoilt(self, rows):
         """The lines of a file with what the faults do to it as a whole."""
-        faults, size = self._row_faults, int(self._row_faults.get("huge") or 0)
-        lines = rows[::-1] if "permuted" in faults else rows
-        if "blank" in faults:
-            lines = [part for line in lines for part in (line, b"\n  \n")]
+        faults = self._row_faults
         strays = {
-            "huge": b'{"custom_id": "' + b"0" * (size * 1_000_000) + b'"}\n',
             "foreign": self._wire.row("f" * 64, [1.0] * self._stub.dims),
             "not-json": b"<html>upstream error</html>\n",
-            "no-object": b"17\n",
-            "nul": b"\0" * 100 + b"\n",
         }
+        lines = rows[::-1] if "permuted" in faults else rows
         return [stray for word, stray in strays.items() if word in faults] + lines
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from sqlite3 import Connection
 
@@ -192,7 +193,10 @@ def store_answer(
     """
     connection = accounts.index
     with transaction(connection):
-        row = identities.ensure(connection, identity, vector_dims=len(rows[0].vector) // 4 if rows else 0)
+        # Of a batch single rows may be spoilt.
+        sizes = Counter(len(vector.vector) // 4 for vector in rows)
+        usual = max(sizes, key=sizes.__getitem__, default=0)
+        row = identities.ensure(connection, identity, vector_dims=usual)
         good = [vector for vector in rows if len(vector.vector) == 4 * row.vector_dims]
         if odd := [vector for vector in rows if len(vector.vector) != 4 * row.vector_dims]:
             words = f"{len(odd[0].vector) // 4} dimensions came, the index has {row.vector_dims}"
