@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
+import msgspec
 from starlette.responses import Response
 
 from memline.producers.api.calls import Overloaded
@@ -38,6 +40,8 @@ class JsonResponse(Response):
         super().__init__(body, status, {"cache-control": "no-store", **(headers or {})})
 
     def render(self, content: Any) -> bytes:
+        with suppress(UnicodeEncodeError):
+            return msgspec.json.encode(content)
         # Lone surrogates, which a client may send in JSON, cannot be written in UTF-8.
         return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
 

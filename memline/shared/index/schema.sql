@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS chunks (
     text_hash BLOB NOT NULL
 ) STRICT;
 CREATE INDEX IF NOT EXISTS chunks_file ON chunks (file_id, ordinal);
-CREATE INDEX IF NOT EXISTS chunks_text_hash ON chunks (text_hash);
+CREATE INDEX IF NOT EXISTS chunks_text_hash ON chunks (text_hash, file_id);
 
 -- Full text of chunks, as it is compared (`folding.py`). Its segments are not merged while FTS5 writes, but 64 at a
 -- time where nobody else does (`chunks.merge_full_text`): with its own 4 and 16 all words of a first index were

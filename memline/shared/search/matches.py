@@ -9,7 +9,7 @@ import math
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from sqlite3 import Connection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from memline.shared.index import identities, ledger
 from memline.shared.index.driver import json_ids, scalar
@@ -18,9 +18,8 @@ from memline.shared.index.identities import IdentityRow
 #: FTS5's k1.
 K1 = 1.2
 
-#: Rows of a phrase up to which its scores are kept; what is kept in all, 100 bytes each, and what a count and
-#: a chunk take of it.
-KEPT_ROWS, MOST_KEPT, KEPT_COUNT, KEPT_CHUNK = 5_000, 200_000, 5, 20
+#: What is kept in all, 100 bytes each, and what a count, a chunk and an answer take of it.
+MOST_KEPT, KEPT_COUNT, KEPT_CHUNK, KEPT_ANSWER = 200_000, 5, 20, 100
 
 #: The full-text tables: of chunks, whose headings and paths weigh .7, and of names.
 CHUNKS, NAMES = "chunks", "names"
@@ -84,8 +83,9 @@ class Matches:
         self.files: str | None = None
         #: Table -> its rows.
         self.totals: dict[str, int] = {}
+        #: What was answered, by what was asked.
+        self.answers: dict[object, Any] = {}
         self._counts: dict[str, tuple[int, int]] = {}
-        self._fits: dict[tuple[str, str], Fits] = {}
         self._rows: dict[int, Row] = {}
         self._kept = 0
 
@@ -97,7 +97,7 @@ class Matches:
             self.totals = {each: scalar(self.connection, count.format(each)) for each in (CHUNKS, NAMES)}
             self.active = identities.active(self.connection)
             self.sources = ledger.sources(self.connection)
-            self._counts, self._fits, self._rows, self._kept = {}, {}, {}, 0
+            self.answers, self._counts, self._rows, self._kept = {}, {}, {}, 0
         self.version = version
 
     def counts(self, phrases: Iterable[str]) -> dict[str, int]:
@@ -122,24 +122,24 @@ class Matches:
         self, table: str, phrases: Sequence[str], among: Collection[int] | None = None
     ) -> dict[str, Fits]:
         """Return how well rows, those `among` at least, fit each of some phrases that were counted."""
-        fits: dict[str, Fits] = {each: self._fits.get((table, each), {}) for each in phrases}
-        new = [each for each in phrases if (table, each) not in self._fits and self.count(table, each)]
+        new = [each for each in phrases if self.count(table, each)]
+        fits = dict[str, Fits]((each, {}) for each in phrases)
         if not new:
             return fits
         total, query, values = self.totals[table], _SCORES, [json.dumps(new)]
         if among is not None:
             query, values = query + _AMONG, [*values, json_ids(among)]
-        counts = [self.count(table, each) for each in new]
-        idfs = [math.log((total - count + 0.5) / (count + 0.5)) for count in counts]
+        idfs = [math.log((total - df + 0.5) / (df + 0.5)) for df in (self.count(table, each) for each in new)]
         scales = [-1.0 / ((K1 + 1) * max(1e-6, idf)) for idf in idfs]
         for key, row, bm25 in self.connection.execute(query.format(table, _WEIGHTS[table]), values):
             # Of several phrases one may be clamped and another not.
             fits[new[key]][row] = min(1.0, bm25 * scales[key])
-        for phrase, count in zip(new, counts, strict=True):
-            if among is None and count <= KEPT_ROWS:
-                self._fits[table, phrase] = fits[phrase]
-                self._kept += count
         return fits
+
+    def keep(self, asked: object, answer: object) -> None:
+        """Keep an answer until the index changes."""
+        self.answers[asked] = answer
+        self._kept += KEPT_ANSWER
 
     def owners(self, table: str, column: str, ids: str, first: int = sys.maxsize) -> dict[int, int]:
         """Return row -> file id of rows by ids (JSON), in files that are searched; of chunks the `first`."""

@@ -9,7 +9,7 @@ An OR of the terms: one absent word must not hide every note. For a chunk c of a
     idf   ln(1 + (N - df + 1/2) / (df + 1/2)) of chunks, or of names
     n     the name documents of f: file name and title, each alias
     w     1; 1/3 for an irregular form, another spelling, a beginning or a corrected word
-    near  the share of the idf of the question that stands within 200 characters, for the 20 best chunks
+    near  the share of the idf of the question that stands within 200 characters, for the 10 best chunks
 
 The best chunk, if it is a list, gives its sum to the note that its best item describes. `lifts_of` says what
 is added, where the best s is 1. What each part is worth: `python -m benchmarks.ablation`.
@@ -47,7 +47,7 @@ SOME, MANY, COMMON = 50, 500, 10_000
 NAMED, NAMED_CHUNKS = 100, 20
 
 #: What words that stand together add, within how many characters, and for how many of the best chunks.
-NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 20
+NEAR, WINDOW, NEAR_CHUNKS = 0.3, 200, 10
 
 #: Links of a list, and the share of a chunk's words that an item of it has.
 ITEMS, MOST_OF_LIST = 3, 0.7
@@ -77,22 +77,21 @@ def score(matches: Matches, question: Question, pool: int) -> Words:
     words.sums = {row: sums[row] for row in _best(matches, sums, pool)}
     for row in matches.read([*words.sums][:NEAR_CHUNKS]).values():
         words.sums[row.id] *= 1 + NEAR * near(row.text, words.needles)
-    for row in matches.read(nlargest(1, words.sums, key=words.sums.__getitem__)).values():
+    for row in matches.read([max(words.sums, key=words.sums.__getitem__)] if words.sums else ()).values():
         _add_described(matches, words, row)
     return words
 
 
 def _best(matches: Matches, sums: Mapping[int, float], pool: int, table: str = CHUNKS) -> list[int]:
     """Return the best rows; ties by their text, so that an index made in another order answers the same."""
-    best = nlargest(pool, sums, key=sums.__getitem__)
-    is_few = table == CHUNKS and len(sums) <= COMMON
-    cuts = {sums[best[at - 1]] for at in (NEAR_CHUNKS, pool) if is_few and len(sums) > at <= pool}
-    tied = [row for row, said in sums.items() if said in cuts]
-    if len(cuts) < len(tied) <= MANY:
+    best = sorted(sums, key=sums.__getitem__, reverse=True)
+    ends = [at for at in (NEAR_CHUNKS, pool) if at < len(best) and table == CHUNKS]
+    cuts = {sums[best[at]] for at in ends if sums[best[at]] == sums[best[at - 1]]}
+    tied = [row for row in best if sums[row] in cuts] if cuts else []
+    if 0 < len(tied) <= MANY:
         texts = dict(matches.connection.execute(_TEXTS, (json_ids(tied),)))
-        some = {*best, *tied}
-        best = nlargest(pool, some, key=lambda row: (sums[row], texts.get(row, b""), -row))
-    return best
+        best.sort(key=lambda row: (sums[row], texts.get(row, b""), -row), reverse=True)
+    return best[:pool]
 
 
 def places(text: str, needles: Sequence[Needle]) -> list[tuple[int, str, float]]:
@@ -212,7 +211,7 @@ def lifts_of(matches: Matches, question: Question, words: Words, limit: int) -> 
         of_file |= {file_id: DAY_ALONE - at / (10 * len(dated)) for at, file_id in enumerate(dated)}
     ids = [each for each in words.lookups if each.term.kind == "id" and each.weight == 1.0]
     asked = r"\W+".join(re.findall(r"\w+", question.whole))
-    heading = re.compile(rf"(?i)[\W\d]*{asked}\W*")
+    heading = rf"(?i)[\W\d]*{asked}\W*"
     best = matches.read([*words.sums][:NEAR_CHUNKS]).values() if asked and not of_file else ()
     lifts = {
         row.id: ID
@@ -220,7 +219,7 @@ def lifts_of(matches: Matches, question: Question, words: Words, limit: int) -> 
         # Most lack a word of it, and are not taken apart.
         if words.coverage(row.id) > 0.99
         and any(
-            heading.fullmatch(fold(title))
+            re.fullmatch(heading, fold(title))
             for title in (row.heading.rpartition(" > ")[2], *sections_of(row.text))
         )
     }

@@ -127,6 +127,13 @@ class SearchIndex:
                 self._connection.close()
             self._connection = self._matrix = self._vec_error = None
 
+    def known(self, asked: object) -> Any:
+        """Return what was answered since the index changed; None for what was not asked."""
+        if self._connection is None or asked not in self.matches.answers:
+            return None
+        with self.snapshot():
+            return self.matches.answers.get(asked)
+
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """Yield the connection in one read transaction. Raises IndexFaults (IndexMissing: there is none)."""

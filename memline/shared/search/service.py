@@ -75,7 +75,12 @@ def retrieve(
     settings = replace(settings, **{name: each for name, each in limits.items() if each is not None})
     now = (clock or SystemClock()).now()
     bounds = day_bounds(request, now)
-    question, findings = analyse(request.query, day_of_time(now)), list[Finding]()
+    today = day_of_time(now)
+    asked = request, settings, sources, chunk_tokens, embedder is None, today
+    known: Answer | None = index.known(asked)
+    if known is not None:
+        return known
+    question, findings = analyse(request.query, today), list[Finding]()
     if not question.text:
         return Answer(notice="the question is empty")
     vector = compared = None
@@ -94,7 +99,7 @@ def retrieve(
         notice = search.notice(hits)
         if not hits and request.source and sources and request.source not in sources:
             notice = f"the source {request.source} is switched off: add it to memorySearch.sources"
-        return Answer(
+        answer = Answer(
             hits=hits,
             mode=search.mode,
             notice=notice + PRIVATE * (not hits and not request.private),
@@ -103,6 +108,9 @@ def retrieve(
             provider=active.identity.provider if active else "none",
             model=active.identity.model if active else "",
         )
+        if not findings:
+            index.matches.keep(asked, answer)
+        return answer
 
 
 @contextmanager
