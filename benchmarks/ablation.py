@@ -81,6 +81,10 @@ def _by_words(*args: Any, **given: Any) -> Any:
     return _RETRIEVE(*args, **given | {"embedder": None})
 
 
+def _no_stand_ins(mode: str, words: terms.Words, cosines: Mapping[int, float], *rest: Any) -> Any:
+    return _FUSE(mode, words, dict.fromkeys(words.sums, 0.0) | dict(cosines), *rest)
+
+
 #: What is left out or done otherwise -> how.
 PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "all of it": nullcontext,
@@ -112,7 +116,7 @@ PARTS_OF_MEANING: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "without the name of a file once more": partial(_changed, (fusion, "NAME_BESIDE", 0.0)),
     "without token vectors": partial(_changed, (token_rows, "read", lambda *given: {})),
     "half of the chunks wait for their vectors": _half_waits,
-    "the same, and words do not stand in for them": partial(_half_waits, (fusion, "STAND_IN", 0.0)),
+    "the same, and words do not stand in for them": partial(_half_waits, (fusion, "fuse", _no_stand_ins)),
     "without the lift of a name or title": PARTS["without the lift of a name or title"],
     "each chunk cited alone": PARTS["each chunk cited alone"],
 }
