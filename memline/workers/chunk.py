@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 
 from memline.shared.errors import QueueError
@@ -18,10 +17,8 @@ from memline.workers.context import Context, current
 #: memory and off Redis for long.
 MESSAGE_CHARS = 1_000_000
 
-#: Messages on the store queue above which a chunk worker waits, and for how many seconds at most: then the
-#: store worker is away, and a file more or less does not matter.
+#: Messages on the store queue above which a chunk worker waits, and seconds between two looks.
 MAX_STORE_DEPTH = 32
-MAX_WAIT_S = 30.0
 LOOK_EVERY_S = 0.01
 
 
@@ -53,10 +50,8 @@ def chunk_files(message: ChunkFiles) -> None:
 
 def _send(message: ChunkFiles, rows: list[FileRow], context: Context) -> None:
     """Send rows when the store worker has room, so that texts do not pile up in memory or Redis."""
-    deadline = time.monotonic() + MAX_WAIT_S
     # While Redis is away the sender waits for it, and says so.
     with suppress(QueueError):
-        while time.monotonic() < deadline and context.requests.store_depth() > MAX_STORE_DEPTH:
-            if context.stopping.wait(LOOK_EVERY_S):
-                break
+        while context.store_depth() > MAX_STORE_DEPTH and not context.stopping.wait(LOOK_EVERY_S):
+            pass
     send(StoreFiles(agent=message.agent, files=tuple(rows), job=message.job, index=message.index))

@@ -9,9 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
-from typing import Protocol, TypeVar, cast
+from typing import Any, TypeVar
 
-from dramatiq.brokers.stub import StubBroker
+import dramatiq
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.agents import Settings
@@ -23,6 +23,7 @@ from memline.shared.index.hold import Hold, hold
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.broker import send
+from memline.shared.queue.fleet import fleet_at
 from memline.shared.queue.messages import MessageRefused, Sweep
 from memline.shared.queue.routes import QUEUES
 from memline.shared.scheduling import model_change
@@ -36,68 +37,10 @@ PER_THREAD = 2
 SWEEP_EVERY_S = 5.0
 LOOK_EVERY_S = 0.05
 
+#: Seconds that Redis remembers a request that was begun, beyond its lease.
+REMEMBER_S = 60.0
 
-class Closable(Protocol):
-    """Something that is closed at the end of the process."""
-
-    def close(self) -> None: ...
-
-
-C = TypeVar("C", bound=Closable)
-
-
-class SweepTimer(threading.Thread):
-    """Sends the sweeps that are due, until the process is told to stop.
-
-    A deep sweep is followed by the next one. It is the safety net for everything that can be lost on the way:
-    a lost message costs one period.
-    """
-
-    def __init__(self, stopping: threading.Event) -> None:
-        super().__init__(name="sweep-timer", daemon=True)
-        self._stopping = stopping
-        #: (agent, whether deeply) -> when that is due (monotonic seconds). The store worker's thread adds.
-        self._due: dict[tuple[str, bool], float] = {}
-
-    def schedule(self, agent: str, after_s: float, *, deep: bool = False) -> None:
-        """Sweep this agent in `after_s` seconds at the latest."""
-        due = time.monotonic() + after_s
-        self._due[agent, deep] = min(due, self._due.get((agent, deep), due))
-
-    def run(self) -> None:
-        while not self._stopping.wait(LOOK_EVERY_S):
-            now = time.monotonic()
-            for agent, deep in [key for key, due in self._due.copy().items() if due <= now]:
-                del self._due[agent, deep]
-                if deep:
-                    self.schedule(agent, SWEEP_EVERY_S, deep=True)
-                try:
-                    send(Sweep(agent=agent, deep=deep))
-                except QueueError as error:
-                    # Redis has been away for longer than a sender waits. The next deep sweep makes up for it.
-                    Log("sweep").error("sweep.not_sent", agent=agent, error=error.message)
-
-
-class Requests:
-    """What the dispatcher and the workers ask of the queues: here those in the memory of one process."""
-
-    def __init__(self, broker: StubBroker | None = None) -> None:
-        self._broker = broker
-
-    def credits(self) -> int:
-        """Count the requests that may be in flight at this moment."""
-        return PER_THREAD * QUEUES["embed"]
-
-    def store_depth(self) -> int:
-        """Count the messages that wait for the store worker. Any thread may ask."""
-        return self._broker.queues["store"].qsize() if self._broker else 0
-
-    def begin(self, lease: str, for_s: float) -> bool:
-        """Note that a request is sent, whose lease lasts so many seconds; False when one was sent before.
-
-        Any thread may do so. Raises QueueError while Redis is away: nothing is sent that cannot be noted.
-        """
-        return True
+T = TypeVar("T")
 
 
 class Context:
@@ -109,25 +52,28 @@ class Context:
         *,
         clock: Clock | None = None,
         limits: Limits | None = None,
-        requests: Requests | None = None,
+        client: Any = None,
         stopping: threading.Event | None = None,
         kind: str = "up",
     ) -> None:
-        """Without `limits` and `requests` those of one process. `kind`: as of `shared.index.hold`."""
+        """`limits` and `client` (`shared.queue.redis_client.FleetClient`): None without a fleet.
+
+        `stopping`: set when the process is told to stop. `kind`: as of `shared.index.hold`.
+        """
         self.settings = settings
         self.clock = clock or SystemClock()
-        self._account_file = AccountFile(settings.account_path)
-        self.limits = limits or Limits(self._account_file, self.clock)
-        self.requests = requests or Requests()
-        #: Set when the process is told to stop: what waits then waits no longer.
+        self.limits = limits or Limits(AccountFile(settings.account_path), self.clock)
+        #: When it is set, what waits waits no longer.
         self.stopping = stopping or threading.Event()
-        self.sweep_timer = SweepTimer(self.stopping)
-        self._kind = kind
+        self._client, self._kind = client, kind
+        self._embed_threads = QUEUES["embed"] if client is None else 0
         self._lock = threading.RLock()
         self._writers: dict[str, IndexWriter] = {}
         self._holds: dict[str, Hold] = {}
         self._choices: dict[str, tuple[Choice, Choice | None]] = {}
-        self._open: dict[Hashable, Closable] = {}
+        self._open: dict[Hashable, Any] = {}
+        #: (agent, whether deeply) -> when a sweep is due (monotonic seconds).
+        self._sweeps: dict[tuple[str, bool], float] = {}
 
     def agent(self, agent: str, *, index: str = "", needs_workspace: bool = True) -> AgentSettings:
         """Give the settings of an agent.
@@ -172,7 +118,7 @@ class Context:
             with writer.session() as (_, now):
                 model_change.start(writer.accounts, *self.choices(agent), now)
             self._writers[agent] = writer
-            self.sweep_timer.schedule(agent, SWEEP_EVERY_S, deep=True)
+            self.schedule(agent, SWEEP_EVERY_S, deep=True)
         return self._writers[agent]
 
     def dispatches(self, agent: str) -> bool:
@@ -190,22 +136,72 @@ class Context:
             self.writer(agent).note_minute()
         return True
 
-    def keep(self, key: Hashable, build: Callable[[], C]) -> C:
-        """Build something once and keep it open until the end of the process."""
+    def keep(self, key: Hashable, build: Callable[[], T]) -> T:
+        """Build something that can be closed once, and keep it open until the end of the process."""
         with self._lock:
             if key not in self._open:
                 self._open[key] = build()
-            return cast(C, self._open[key])
+            kept: T = self._open[key]
+            return kept
 
     def close(self) -> None:
         """Close what is open, the locks last; the workers have stopped before."""
         with self._lock, ExitStack() as stack:
             # All are closed, also when one cannot be.
-            items = (self._account_file, *self._open.values(), *self._writers.values())
-            for each in (*self._holds.values(), *items):
+            for each in (*self._holds.values(), self.limits, *self._open.values(), *self._writers.values()):
                 stack.callback(each.close)
             for kept in (self._holds, self._open, self._writers):
                 kept.clear()
+
+    def credits(self) -> int:
+        """Count the requests that may be in flight at this moment.
+
+        While Redis is away, as many as before; while no embed worker is alive, none. Else each deadline would
+        lease the same texts once more, and count them.
+        """
+        if self._client is not None and (fleet := fleet_at(self.settings.queue)).error is None:
+            self._embed_threads = sum(each.threads_of.get("embed", 0) for each in fleet.workers)
+        return PER_THREAD * self._embed_threads
+
+    def store_depth(self) -> int:
+        """Count the messages that wait for the store worker. Raises QueueError."""
+        if self._client is not None:
+            return int(self._client.llen(self._client.key("store")))
+        broker: Any = dramatiq.get_broker()
+        return int(broker.queues["store"].qsize())
+
+    def begin(self, lease: str, for_s: float) -> bool:
+        """Note that a request is sent, whose lease lasts so many seconds; False when one was sent before.
+
+        Raises QueueError while Redis is away: nothing is sent that cannot be noted.
+        """
+        if self._client is None:
+            return True
+        seconds = max(1, int(for_s + REMEMBER_S))
+        return bool(self._client.set(self._client.key(f"begun:{lease}"), 1, nx=True, ex=seconds))
+
+    def schedule(self, agent: str, after_s: float, *, deep: bool = False) -> None:
+        """Sweep this agent in `after_s` seconds at the latest."""
+        due = time.monotonic() + after_s
+        self._sweeps[agent, deep] = min(due, self._sweeps.get((agent, deep), due))
+
+    def send_sweeps(self) -> None:
+        """Send the sweeps that are due, until the process is told to stop.
+
+        A deep sweep is followed by the next one. It is the safety net for everything that can be lost on the
+        way: a lost message costs one period.
+        """
+        while not self.stopping.wait(LOOK_EVERY_S):
+            now = time.monotonic()
+            for agent, deep in [key for key, due in self._sweeps.copy().items() if due <= now]:
+                del self._sweeps[agent, deep]
+                if deep:
+                    self.schedule(agent, SWEEP_EVERY_S, deep=True)
+                try:
+                    send(Sweep(agent=agent, deep=deep))
+                except QueueError as error:
+                    # Redis has been away for longer than a sender waits. The next deep sweep makes up for it.
+                    Log("sweep").error("sweep.not_sent", agent=agent, error=error.message)
 
 
 _current: Context | None = None
@@ -218,7 +214,6 @@ def use(context: Context | None) -> None:
 
 
 def current() -> Context:
-    """Give the context of this process. Raises QueueError when none was set."""
-    if _current is None:
-        raise QueueError("this process has no workers' context", hint="start workers with: memline worker")
+    """Give the context of this process, in which workers run."""
+    assert _current is not None
     return _current

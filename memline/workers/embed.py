@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
-from memline.shared.embedders.choice import Choice
-from memline.shared.embedders.protocol import CALL_ATTEMPTS, Embedder, Identity, LateVector
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import Choice, choose_for_identity
+from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, LateVector
 from memline.shared.embedders.request import Outcome, Request
 from memline.shared.errors import (
     IndexFault,
     ProviderBrokenAnswer,
     ProviderError,
     ProviderLater,
+    ProviderStop,
     QueueError,
 )
 from memline.shared.index.accounts import account_id
@@ -22,6 +25,7 @@ from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import EmbedTexts, MessageRefused, StoreVectors
 from memline.shared.scheduling import leases, limits
 from memline.shared.scheduling.health import Failure
+from memline.shared.scheduling.leases import Request as Lease
 from memline.shared.scheduling.leases import Usage
 from memline.shared.scheduling.limits import minute_limits
 from memline.shared.sources.tokens import estimate_tokens
@@ -31,10 +35,10 @@ from memline.workers.context import Context, current
 #: the cooldowns of `shared.scheduling.limits`.
 MAX_WAIT_S = 5.0
 
-#: Seconds that such texts stay in the rows at least, and that a worker keeps those for another model: another
+#: Seconds that such texts stay in the rows at least, and that a worker keeps those it cannot send: another
 #: worker takes them sooner, and they do not go round and round.
 MIN_DEFERRED_S = 1.0
-MISMATCH_S = 1.0
+NOT_SENT_S = 1.0
 
 _LOG = Log("embed")
 
@@ -50,10 +54,14 @@ def embed_texts(message: EmbedTexts) -> None:
     context, request = current(), message.request
     outcome = Outcome(vectors=[None] * len(request.texts))
     try:
-        choice = _choice(context, message.agent, request.identity)
-        key = ("embedder", message.agent, request.identity.key)
-        embedder: Embedder = context.keep(key, choice.build)
-        sending = _Sending(context, message, choice)
+        settings = context.agent(message.agent, needs_workspace=False)
+        choice = _choice(settings, request.identity)
+        embedder = context.keep((message.agent, request.identity.key), choice.build)
+        if not context.begin(request.lease, request.until - context.clock.now()):
+            # A worker before this one has begun to send it, and has ended since.
+            _LOG.warning("request.dropped", lease=request.lease, texts=len(request.texts))
+            return
+        sending = _Sending(context, request, settings, choice)
         outcome = Request(
             embedder,
             [text.text for text in request.texts],
@@ -64,13 +72,10 @@ def embed_texts(message: EmbedTexts) -> None:
             clock=context.clock,
         ).embed()
         sending.cool_down(outcome)
-    except _AlreadyBegun:
-        _LOG.warning("request.dropped", lease=request.lease, texts=len(request.texts))
-        return
-    except MessageRefused as error:
-        # Nothing was sent, and no provider is at fault: another process may be set up for it.
-        _LOG.error("request.not_ours", error=error.message, action=error.hint)
-        context.stopping.wait(MISMATCH_S)
+    except QueueError as error:
+        # No provider is at fault: another process may be set up for it, or Redis is away.
+        _LOG.error("request.not_sent", error=error.message, action=error.hint)
+        context.stopping.wait(NOT_SENT_S)
         outcome.error = _Unsent(error.message, hint=error.hint)
     except ProviderError as error:
         outcome.error = error
@@ -83,46 +88,44 @@ def embed_texts(message: EmbedTexts) -> None:
     send(_answer(message, outcome, Usage(tokens=outcome.used_tokens, paid_calls=outcome.paid_calls)))
 
 
+def _choice(settings: AgentSettings, identity: Identity) -> Choice:
+    """Choose the provider of an identity. Raises MessageRefused when these settings do not lead to it."""
+    try:
+        return choose_for_identity(settings, identity, "")
+    except ProviderStop as error:
+        raise MessageRefused(error.message, hint=error.hint) from error
+
+
 class _Unsent(ProviderLater):
     """The texts were not sent: they wait for another request, and nothing is wrong with the provider."""
 
     kind = "unsent"
 
 
-class _AlreadyBegun(Exception):
-    """A worker before this one has begun to send the request, and has ended since."""
-
-
 class _Sending:
     """Decides before each call of a request whether it may be made."""
 
-    def __init__(self, context: Context, message: EmbedTexts, choice: Choice) -> None:
-        self._context, self._request, self._choice = context, message.request, choice
+    def __init__(self, context: Context, request: Lease, settings: AgentSettings, choice: Choice) -> None:
+        self._context, self._request, self._choice = context, request, choice
         self._account = account_id(choice.provider, choice.mark)
         #: Requests and tokens a minute.
-        self.limits = minute_limits(context.agent(message.agent, needs_workspace=False), choice)
-        self._has_begun = False
+        self.limits = minute_limits(settings, choice)
 
     def before_call(self, texts: Sequence[str]) -> None:
-        """Wait for a place within the account's limits, and note the first call of the request.
+        """Wait for a place within the account's limits.
 
-        Raises ProviderLater when the wait is too long, the call could end after the lease or the process is
-        to end, and _AlreadyBegun.
+        Raises ProviderLater when the wait is too long, the call could end after the lease, or the process is
+        to end.
         """
-        context, request = self._context, self._request
         try:
             self._take_place(texts)
-            if context.stopping.is_set():
-                raise _Unsent("the process that was to send it ends")
-            # Last: to ask for the place, and to wait for it, takes time as well.
-            left_s = request.until - context.clock.now()
-            if not leases.may_call(left_s, self._choice.timeout_s):
-                raise _Unsent("the lease of these texts is over")
-            if not self._has_begun and not context.requests.begin(request.lease, left_s):
-                raise _AlreadyBegun
         except (IndexFault, QueueError) as error:
-            raise _Unsent(f"not sent, since it cannot be counted: {error.message}") from error
-        self._has_begun = True
+            raise _Unsent(f"not sent, since its place cannot be counted: {error.message}") from error
+        if self._context.stopping.is_set():
+            raise _Unsent("the process that was to send it ends")
+        # Last: to ask for the place, and to wait for it, takes time as well.
+        if not leases.may_call(self._request.until - self._context.clock.now(), self._choice.timeout_s):
+            raise _Unsent("the lease of these texts is over")
 
     def _take_place(self, texts: Sequence[str]) -> None:
         (max_requests, max_tokens), provider = self.limits, self._choice.provider
@@ -151,7 +154,9 @@ class _Sending:
         if error.retry_after_s is not None or error.kind == "stop" or not brought_any:
             wait_s = limits.STOP_COOLDOWN_S if error.kind == "stop" else limits.FAILURE_COOLDOWN_S
             wait_s = wait_s if error.retry_after_s is None else error.retry_after_s
-            self._context.limits.cool_down(self._account, wait_s)
+            # While Redis is away, none of them is sent.
+            with suppress(QueueError):
+                self._context.limits.cool_down(self._account, wait_s)
 
 
 def _answer(message: EmbedTexts, outcome: Outcome, usage: Usage | None) -> StoreVectors:
@@ -191,20 +196,3 @@ def _answer(message: EmbedTexts, outcome: Outcome, usage: Usage | None) -> Store
         learned=outcome.max_rows,
         usage=usage,
     )
-
-
-def _choice(context: Context, agent: str, identity: Identity) -> Choice:
-    """Give the provider of an identity.
-
-    Raises MessageRefused when this process's settings do not give it.
-    """
-    choices = context.choices(agent)
-    for choice in choices:
-        if choice is not None and choice.identity is not None and choice.identity.key == identity.key:
-            return choice
-    words, primary = f"the index wants {identity.provider} {identity.model}", choices[0]
-    if primary.identity is None:
-        words += f", and this worker has no provider ({primary.reason})"
-    else:
-        words += f"; the settings of this worker differ in {primary.identity.differences(identity)}"
-    raise MessageRefused(words, hint="give workers and index the same provider settings: memline config show")

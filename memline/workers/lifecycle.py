@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ def serve_queues(
     `stop_ms` for running messages, and for those in memory that are to be sent or stored.
     """
     workers: dict[str, dramatiq.Worker] = {}
+    timer = threading.Thread(target=context.send_sweeps, name="sweep-timer", daemon=True)
     is_index_lost = False
 
     def stop(queue: str) -> None:
@@ -55,7 +57,7 @@ def serve_queues(
             workers[queue] = worker
             worker.start()
         if "store" in threads_of:
-            context.sweep_timer.start()
+            timer.start()
         yield
     except IndexFault:
         is_index_lost = True
@@ -65,8 +67,8 @@ def serve_queues(
         context.stopping.set()
         with ThreadPoolExecutor() as pool:
             pool.map(stop, workers.keys() - {"store"})
-        if context.sweep_timer.is_alive():
-            context.sweep_timer.join()
+        if timer.is_alive():
+            timer.join()
         if "store" in workers:
             stop("store")
         context.close()

@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from memline.shared.config.agents import Settings
-from memline.shared.config.installation import QueueAddress
 from memline.shared.logs import Log
 from memline.shared.queue import fleet_owner, redis_client
-from memline.shared.queue.fleet import fleet_at
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.routes import BESIDE_INDEX
-from memline.workers.context import PER_THREAD, Context, Requests
+from memline.workers.context import Context
 from memline.workers.lifecycle import serve_queues
 
 #: Milliseconds an idle consumer sleeps at most before it asks Redis for messages again: a message waits 29 ms
@@ -30,9 +28,6 @@ MAX_WAIT_S = 600.0
 #: Milliseconds it waits for running messages. A provider that answers does so within that time and is not
 #: paid again; one that hangs is left to its daemon thread, and the request is sent again later.
 SHUTDOWN_MS = 15_000
-
-#: Seconds that Redis remembers a request that was begun, beyond its lease.
-REMEMBER_S = 60.0
 
 
 @contextmanager
@@ -51,42 +46,15 @@ def fleet_worker(
     context = Context(
         settings,
         limits=RedisLimits(address, retry),
-        requests=RedisRequests(address),
+        client=redis_client.client(address),
         stopping=stop,
         kind="store",
     )
     with serve_queues(broker, context, threads_of, idle_ms=IDLE_MS, stop_ms=SHUTDOWN_MS):
         for agent in settings.agents:
             # Rows may wait from before.
-            context.sweep_timer.schedule(agent, 0, deep=True)
+            context.schedule(agent, 0, deep=True)
         with closing(Heartbeat(address, threads_of, file=settings.file)) as heartbeat:
             heartbeat.beat()
             Log("worker").info("worker.started", queues=",".join(threads_of), pid=os.getpid())
             yield heartbeat.beat
-
-
-class RedisRequests(Requests):
-    """The queues of a fleet."""
-
-    def __init__(self, address: QueueAddress) -> None:
-        super().__init__()
-        self._address = address
-        self._client = redis_client.client(address)
-        self._embed_threads = 0
-
-    def begin(self, lease: str, for_s: float) -> bool:
-        seconds = max(1, int(for_s + REMEMBER_S))
-        return bool(self._client.set(self._client.key(f"begun:{lease}"), 1, nx=True, ex=seconds))
-
-    def credits(self) -> int:
-        """While Redis is away, as many as before; while no embed worker is alive, none.
-
-        Else each deadline would lease the same texts once more, and count them.
-        """
-        fleet = fleet_at(self._address)
-        if fleet.error is None:
-            self._embed_threads = sum(each.threads_of.get("embed", 0) for each in fleet.workers)
-        return PER_THREAD * self._embed_threads
-
-    def store_depth(self) -> int:
-        return int(self._client.llen(self._client.key("store")))

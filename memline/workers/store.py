@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from memline.shared.embedders.choice import Choice
 from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
@@ -60,7 +59,7 @@ def store_vectors(message: StoreVectors) -> None:
     if message.vectors:
         _dispatch(context, message.agent, only_full=True)
     else:
-        context.sweep_timer.schedule(message.agent, LINGER_S)
+        context.schedule(message.agent, LINGER_S)
 
 
 @actor(Sweep)
@@ -87,30 +86,25 @@ def _dispatch(context: Context, agent: str, *, only_full: bool) -> None:
     primary, second = context.choices(agent)
     with writer.session() as (connection, now):
         if context.keep(("feeder", agent), partial(JobFeeder, agent, writer.path.name)).advance(connection):
-            context.sweep_timer.schedule(agent, FEED_EVERY_S)
+            context.schedule(agent, FEED_EVERY_S)
         # A request or a batch may have found that the provider stopped.
         model_change.switch_if_needed(writer.accounts, primary, second, now)
-        is_second = model_change.is_target(connection, second)
-    _request(context, agent, second if second is not None and is_second else primary, only_full=only_full)
-    due, wait_s = writer.due_batches()
+        if second is not None and model_change.is_target(connection, second):
+            primary = second
+    if (identity := primary.identity) is not None and primary.caps is not None:
+        # Lease what the credits allow; what is worth a batch waits for one.
+        batch = context.agent(agent).memory.remote.batch
+        rules = batch if batch.enabled and PROVIDERS[identity.provider].batch_hours else None
+        credits, caps = context.credits(), primary.caps
+        requests = writer.lease(caps, credits=credits, only_full=only_full, only=identity, batch=rules)
+        for request in requests:
+            send(EmbedTexts(agent=agent, request=request))
+        if only_full:
+            context.schedule(agent, LINGER_S)
+        elif not requests and (wait_s := writer.retry_in_s()):
+            context.schedule(agent, wait_s)
+    due, due_in_s = writer.due_batches()
     for token in due:
         send(AdvanceBatch(agent=agent, token=token))
-    if wait_s is not None:
-        context.sweep_timer.schedule(agent, wait_s)
-
-
-def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -> None:
-    """Lease what the credits allow, one request a message; what is worth a batch waits for one."""
-    writer, identity, caps = context.writer(agent), choice.identity, choice.caps
-    if identity is None or caps is None:
-        return
-    batch = context.agent(agent).memory.remote.batch
-    rules = batch if batch.enabled and PROVIDERS[identity.provider].batch_hours else None
-    credits = context.requests.credits()
-    requests = writer.lease(caps, credits=credits, only_full=only_full, only=identity, batch=rules)
-    for request in requests:
-        send(EmbedTexts(agent=agent, request=request))
-    if only_full:
-        context.sweep_timer.schedule(agent, LINGER_S)
-    elif not requests and (wait_s := writer.retry_in_s()):
-        context.sweep_timer.schedule(agent, wait_s)
+    if due_in_s is not None:
+        context.schedule(agent, due_in_s)

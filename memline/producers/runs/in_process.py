@@ -19,7 +19,7 @@ from memline.shared.errors import IndexCorrupt
 from memline.shared.queue import broker as queue_broker
 from memline.shared.queue.fleet_workers import FleetWorkers
 from memline.shared.queue.routes import INDEXING, QUEUES, uses_batches
-from memline.workers.context import Context, Requests
+from memline.workers.context import Context
 from memline.workers.lifecycle import serve_queues
 
 #: Milliseconds an idle thread sleeps before it looks whether it should stop: short for a command that ends,
@@ -57,7 +57,7 @@ def local_workers(
             # Not in a program that uses `Memory`: it may have threads of its own.
             _share_one_heap()
         broker = queue_broker.in_process()
-        context = Context(settings, clock=clock, requests=Requests(broker), kind=kind)
+        context = Context(settings, clock=clock, kind=kind)
         # A worker for batches runs when some agent uses them, or has left one open.
         has_batches = any(map(uses_batches, settings.agents.values()))
         threads_of = {queue: QUEUES[queue] for queue in (*INDEXING, *["batch"] * has_batches)}

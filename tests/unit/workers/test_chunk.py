@@ -27,10 +27,10 @@ def test_many_files_are_sent_in_several_messages(context, sent, monkeypatch):
 
 def test_a_full_store_queue_is_waited_for_until_the_process_is_told_to_stop(context, sent, monkeypatch):
     depths = iter([100, 100, 3])
-    monkeypatch.setattr(context.requests, "store_depth", lambda: next(depths))
+    monkeypatch.setattr(context, "store_depth", lambda: next(depths))
 
     work(chunk.chunk_files, MESSAGE)
-    monkeypatch.setattr(context.requests, "store_depth", lambda: 100)
+    monkeypatch.setattr(context, "store_depth", lambda: 100)
     context.stopping.set()
     work(chunk.chunk_files, MESSAGE)
 

@@ -1,5 +1,6 @@
 import pytest
 
+from memline.shared.errors import QueueError
 from memline.shared.queue.messages import MessageRefused
 
 
@@ -51,3 +52,22 @@ def test_an_index_that_was_replaced_is_opened_anew(context):
 
     assert new is not old and new.path.exists()
     assert context.writer("main") is new
+
+
+def test_a_sweep_that_could_not_be_sent_is_sent_again_and_none_before_it_is_due(context, monkeypatch):
+    sent = []
+
+    def send(message):
+        sent.append((message.agent, message.deep))
+        if len(sent) == 1:
+            raise QueueError("Redis is away")
+        context.stopping.set()
+
+    monkeypatch.setattr("memline.workers.context.send", send)
+    monkeypatch.setattr("memline.workers.context.SWEEP_EVERY_S", 0)
+    context.schedule("later", 3600)
+    context.schedule("main", 0, deep=True)
+
+    context.send_sweeps()
+
+    assert sent == [("main", True), ("main", True)]

@@ -132,7 +132,7 @@ def test_a_process_that_ends_sends_no_more(context, identity, sent):
 
 @pytest.mark.usefixtures("no_call")
 def test_a_request_that_another_worker_has_begun_is_dropped(context, identity, sent, monkeypatch):
-    monkeypatch.setattr(context.requests, "begin", lambda *_: False)
+    monkeypatch.setattr(context, "begin", lambda *_: False)
 
     work(embed.embed_texts, request(identity))
 
@@ -143,7 +143,7 @@ def test_a_request_that_another_worker_has_begun_is_dropped(context, identity, s
 @pytest.mark.parametrize(
     ("part", "name", "error"),
     [
-        ("requests", "begin", QueueError("Redis is away")),
+        ("", "begin", QueueError("Redis is away")),
         ("limits", "take", QueueError("Redis is away")),
         ("limits", "take", IndexFault("the file is locked, as if Redis is away")),
     ],
@@ -152,7 +152,7 @@ def test_what_cannot_be_noted_is_not_sent(context, identity, sent, monkeypatch, 
     def away(*_, **__):
         raise error
 
-    monkeypatch.setattr(getattr(context, part), name, away)
+    monkeypatch.setattr(getattr(context, part, context), name, away)
 
     work(embed.embed_texts, request(identity))
 
@@ -176,9 +176,8 @@ def test_a_slip_is_told_to_the_rows_before_it_is_raised(context, identity, sent,
 @pytest.mark.parametrize(
     ("agent", "changes", "words"),
     [
-        ("main", {"model": "b"}, "the index wants openai b; the settings of this worker differ in model"),
-        ("main", {"endpoint": "x"}, "differ in address or headers"),
-        ("main", {"dims": 64, "scheme": "q"}, "differ in dimensions and input type"),
+        ("main", {"endpoint": "x"}, "the settings do not lead to openai a"),
+        ("main", {"provider": "voyage"}, "the settings do not lead to voyage a"),
         ("bob", {}, "'bob', which is not configured here"),
     ],
 )
