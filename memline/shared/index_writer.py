@@ -49,7 +49,7 @@ from memline.shared.scheduling.leases import Usage
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sync.plan import refuse_other_workspace
 
-#: Seconds after which the message about a due batch is sent again.
+#: Seconds after which the message about due batches is sent again.
 RESEND_S = 30.0
 
 #: A page of the vectors of an identity, behind a row and of so many bytes.
@@ -87,7 +87,7 @@ class IndexWriter:
         self.budget = Budget(file)
         self._clock = clock or SystemClock()
         self._cache_entries = cache_entries
-        #: When this process sent a batch to its worker (monotonic seconds).
+        #: When this process called the worker of batches for each that is due (monotonic seconds).
         self._batch_sent_at: dict[str, float] = {}
         #: The minute of the epoch that was noted last, in the process that dispatches.
         self._noted_minute = 0
@@ -349,18 +349,17 @@ class IndexWriter:
                 vectors.retry_failed(connection, target.id)
             batches.poll_now(connection, now)
 
-    def due_batches(self) -> tuple[Sequence[str], float | None]:
-        """Return the batches to send to their worker now; also seconds until the next one, None: never.
+    def due_batches(self) -> tuple[bool, float | None]:
+        """Tell whether to call the worker of batches now; also seconds until the next call, None: never.
 
-        One whose worker is at it, or was killed, is sent again after a while.
+        For a batch whose worker is at it, or was killed, it is called again after a while.
         """
         with self.session() as (connection, now):
-            is_paused = bool(meta.get(connection, meta.PAUSED, False))
-            due, next_due = batches.due(connection, now, is_paused=is_paused)
+            due, next_due = batches.due(connection, now)
         at = self._clock.monotonic()
         unsent = [token for token in due if at - self._batch_sent_at.get(token, -RESEND_S) >= RESEND_S]
         self._batch_sent_at = {token: at if token in unsent else self._batch_sent_at[token] for token in due}
-        return unsent, RESEND_S if due else None if next_due is None else max(next_due - now, 0.0)
+        return bool(unsent), RESEND_S if due else None if next_due is None else max(next_due - now, 0.0)
 
 
 def rescue(settings: AgentSettings, aside: Path) -> None:

@@ -9,7 +9,7 @@ from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.feed import FEED_EVERY_S, JobFeeder
 from memline.shared.queue.messages import (
-    AdvanceBatch,
+    AdvanceBatches,
     EmbedTexts,
     StoreFiles,
     StoreVectors,
@@ -103,8 +103,8 @@ def _dispatch(context: Context, agent: str, *, only_full: bool) -> None:
             context.schedule(agent, LINGER_S)
         elif not requests and (wait_s := writer.retry_in_s()):
             context.schedule(agent, wait_s)
-    due, due_in_s = writer.due_batches()
-    for token in due:
-        send(AdvanceBatch(agent=agent, token=token))
+    is_due, due_in_s = writer.due_batches()
+    if is_due:
+        send(AdvanceBatches(agent=agent))
     if due_in_s is not None:
         context.schedule(agent, due_in_s)

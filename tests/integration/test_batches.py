@@ -76,3 +76,19 @@ def test_without_waiting_the_run_ends_and_the_next_one_collects(place, server):
     assert (third.vectors["embedded"], third.vectors["pending"]) == (texts, 0)
     assert len(jobs(server)) == 1
     assert server.log()["batch"]["files"] == 0
+
+
+def test_two_open_batches_are_collected_by_one_run(place, server):
+    server.control({"batch": {"looks": 3, "latency_ms": 100}})
+    use(place, server, wait=False, pollIntervalMs=60_000)
+    texts = write(place)
+    place.index()
+    texts += write(place, first=NOTES)
+    place.index()
+
+    use(place, server)
+    report = place.index()
+
+    assert report.vectors["embedded"] == texts
+    assert report.seconds < 20, "none waits until its worker is called again"
+    assert len(jobs(server)) == 2

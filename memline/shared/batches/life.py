@@ -23,7 +23,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose_for_identity
 from memline.shared.embedders.provider_errors import is_of_account
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError
-from memline.shared.index import batches
+from memline.shared.index import batches, identities
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import LOST, PARTIAL, Batch
 from memline.shared.index.driver import transaction
@@ -56,36 +56,33 @@ _TOO_LONG = "it took longer than remote.batch.timeoutMinutes"
 
 
 class Life(msgspec.Struct):
-    """The steps of the batch `token`, whose texts are for `model`."""
+    """The steps of the batch `token`."""
 
     accounts: Accounts
     budget: Budget
     settings: AgentSettings
     clock: Clock
     token: str
-    model: IdentityRow
 
     def advance(self) -> None:
         """Do the step whose time has come."""
-        batch = self._row
+        batch = self.row
         try:
-            choice = choose_for_identity(self.settings, self.model.identity, self.model.base_url)
+            choice = choose_for_identity(self.settings, self._model.identity, self._model.base_url)
             with closing(KINDS[choice.provider](choice, self.clock)) as wire:
                 if batch.job_id:
                     self._poll(batch, wire)
                 else:
                     self._submit(batch, wire)
-                after = self._row
+                after = self.row
                 if after.file_id and not after.is_open:
                     wire.delete(after.file_id)
         except ProviderError as error:
-            self._failed(self._row, error)
+            self._failed(self.row, error)
         except Exception as error:
             # The boundary of the process: whatever it was, the texts must not wait for it for ever.
-            self._failed(self._row, ProviderBrokenAnswer(f"{type(error).__name__}: {error}"))
+            self._failed(self.row, ProviderBrokenAnswer(f"{type(error).__name__}: {error}"))
             raise
-
-    # Steps.
 
     def _submit(self, batch: Batch, wire: OpenAI) -> None:
         """Send the file of texts, and make the job or find the one that was made."""
@@ -102,7 +99,7 @@ class Life(msgspec.Struct):
             now = self.clock.now()
             self._record(call_started_at=now, due=now + LISTED_AFTER_S)
             try:
-                job = wire.create(self._row.file_id, batch.token, self.settings.agent)
+                job = wire.create(self.row.file_id, batch.token, self.settings.agent)
             except ProviderError as error:
                 if 300 <= (error.status or 0) < 500 and error.status not in (408, 409):
                     # It was refused, so there is no job.
@@ -133,13 +130,13 @@ class Life(msgspec.Struct):
 
     def _wait(self, now: float) -> None:
         """Ask the provider again after a while: the longer the job has taken, the longer."""
-        row, least_s = self._row, max(self.settings.memory.remote.batch.poll_interval_ms / 1000, 0.05)
+        row, least_s = self.row, max(self.settings.memory.remote.batch.poll_interval_ms / 1000, 0.05)
         wait_s = max(least_s, min((now - row.submitted_at) / 4, LONGEST_WAIT_S, row.deadline - now))
         self._record(due=now + wait_s, attempts=0, error="", action="")
 
     def _collect(self, batch: Batch, job: Job, wire: OpenAI) -> None:
         """Store what a job made. What an earlier run stored is skipped, and so are rows of other jobs."""
-        index, identity = self.accounts.index, self.model.identity
+        index, identity = self.accounts.index, self._model.identity
         query = "SELECT lower(hex(text_hash)), text_hash FROM vectors WHERE lease = ?"
         left: dict[str, bytes] = dict(index.execute(query, (batch.token,)).fetchall())
         good, first_error, results = 0, "", chain.from_iterable(map(wire.results, job.outputs))
@@ -154,7 +151,7 @@ class Life(msgspec.Struct):
         model_change.switch_when_complete(index)
         outcome = job.state
         if outcome == "done":
-            outcome = "failed" if not good else PARTIAL if self._row.stored < batch.rows else "done"
+            outcome = "failed" if not good else PARTIAL if self.row.stored < batch.rows else "done"
         elif outcome == "cancelled":
             outcome = _end_of(batch)
         error = batch.cancel_reason or job.reason or first_error or f"job {job.id} is {job.state}"
@@ -166,7 +163,7 @@ class Life(msgspec.Struct):
 
     def _close(self, outcome: str, error: str, cause: ProviderError | None = None) -> None:
         """End a batch: what it did not bring goes in requests, and its money is set right."""
-        now, index, row = self.clock.now(), self.accounts.index, self._row
+        now, index, row = self.clock.now(), self.accounts.index, self.row
         with transaction(index):
             # Nothing is wrong with texts that were in no job, or whose job a person ended.
             is_tried = bool(row.job_id) and outcome != "cancelled"
@@ -181,13 +178,13 @@ class Life(msgspec.Struct):
         is_unknown = bool(row.call_started_at) or row.state == "submitted"
         rows = row.rows if is_unknown else min(max(row.stored, row.rows_done), row.rows)
         paid = row.tokens * rows // max(row.rows, 1)
-        identity = self.model.identity
+        identity = self._model.identity
         charge = Charge(identity=identity, account=self.accounts.of(identity.provider), mode=BATCH)
         self.budget.correct(charge, day_of(row.created_at), paid - row.tokens, 0 if paid else -1)
 
     def _tell_breaker(self, outcome: str, error: str, cause: ProviderError | None, now: float) -> None:
         """Count how a batch ended. A key that is refused stops requests as well."""
-        provider, mode = self.model.identity.provider, health.BATCH
+        provider, mode = self._model.identity.provider, health.BATCH
         rules = health.batch_rules(self.settings.memory.remote.batch)
         if outcome in ("done", PARTIAL):
             return health.update(self.accounts, provider, mode, health.worked)
@@ -232,7 +229,14 @@ class Life(msgspec.Struct):
         file.seek(0)
 
     @property
-    def _row(self) -> Batch:
+    def _model(self) -> IdentityRow:
+        model = identities.by_id(self.accounts.index, self.row.identity_id)
+        assert model is not None
+        return model
+
+    @property
+    def row(self) -> Batch:
+        """The batch as it is now."""
         row = batches.get(self.accounts.index, self.token)
         assert row is not None
         return row

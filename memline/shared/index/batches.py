@@ -11,6 +11,7 @@ from sqlite3 import Connection
 
 import msgspec
 
+from memline.shared.index import meta
 from memline.shared.index.driver import scalar, select
 
 #: The states in which a batch has one of the places that `remote.batch.concurrency` gives.
@@ -104,11 +105,12 @@ def count(connection: Connection, token: str, *, stored: int = 0) -> bool:
     return bool(connection.execute(query, (stored, token)).rowcount)
 
 
-def due(connection: Connection, now: float, *, is_paused: bool = False) -> tuple[list[str], float | None]:
+def due(connection: Connection, now: float) -> tuple[list[str], float | None]:
     """Return the open batches whose next step is due, and when the first of the others is.
 
-    `is_paused`: only batches that their provider has.
+    While embedding is paused, only batches that their provider has.
     """
+    is_paused = meta.get(connection, meta.PAUSED, False)
     waiting = "WHERE state <> 'closed'" + (" AND submitted_at > 0" if is_paused else "")
     rows = connection.execute(f"SELECT token, due FROM batches {waiting} ORDER BY due").fetchall()
     later = [at for _, at in rows if at > now]

@@ -95,15 +95,13 @@ class StoreVectors(Wire, frozen=True, kw_only=True):
     usage: Usage | None = None
 
 
-class AdvanceBatch(Wire, frozen=True, kw_only=True):
-    """Do the next steps of a batch, whose texts are leased. Its row says when it is polled again."""
+class AdvanceBatches(Wire, frozen=True, kw_only=True):
+    """Do the next step of each batch of the index that is due. Its row says when that is."""
 
-    queue, actor = "batch", "advance_batch"
+    queue, actor = "batch", "advance_batches"
     is_kept = False
 
     agent: str
-    #: The batch's token; its row in the index says the rest.
-    token: str
 
 
 class Sweep(Wire, frozen=True, kw_only=True):

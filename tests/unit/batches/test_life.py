@@ -53,7 +53,6 @@ class Desk(SimpleNamespace):
                 settings=with_batches(self.agent, self.settings),
                 clock=self.clock,
                 token=token,
-                model=identities.target(self.writer.connection),
             )
             try:
                 life.advance()
