@@ -212,9 +212,8 @@ def _mode(provider: str, mode: str, state: Health) -> dict[str, Any]:
     return {
         "provider": provider,
         "mode": mode,
-        "state": state.state,
+        "state": "open" if state.paused else "closed",
         "failures": state.failures,
-        "since": state.since or None,
         "nextProbe": state.retry_at if state.paused else None,
         "pausedByHand": state.manual,
         "maxRows": state.max_rows or None,

@@ -9,7 +9,6 @@ CREATE TABLE IF NOT EXISTS health (
     failures INTEGER NOT NULL,
     opens INTEGER NOT NULL,
     retry_at REAL NOT NULL,
-    since REAL NOT NULL,
     reason TEXT NOT NULL,
     action TEXT NOT NULL,
     max_rows INTEGER NOT NULL,

@@ -47,20 +47,18 @@ class Rules(msgspec.Struct, frozen=True):
 
     #: Failures in a row that open it.
     max_failures: int
-    #: Seconds of the first rest, doubled by each probe that fails, and of the longest.
+    #: Seconds of the first rest. Each probe that fails doubles it, up to ten times as long.
     open_s: float
-    max_open_s: float
     #: Whether a failure before that is followed by a pause.
     pauses: bool = True
 
 
-REQUEST_RULES = Rules(max_failures=3, open_s=30.0, max_open_s=300.0)
+REQUEST_RULES = Rules(max_failures=3, open_s=30.0)
 
 
 def batch_rules(batch: Batch) -> Rules:
     """Return the rules of batches by the settings `remote.batch`: requests go on meanwhile."""
-    open_s = 60.0 * batch.cool_down_minutes
-    return Rules(batch.failure_limit, open_s, 12 * open_s, pauses=False)
+    return Rules(batch.failure_limit, 60.0 * batch.cool_down_minutes, pauses=False)
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,8 +70,6 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     opens: int = 0
     #: No process calls before this time (seconds since the epoch); of an open one the next probe may go then.
     retry_at: float = 0.0
-    #: When it opened; 0 while it is closed.
-    since: float = 0.0
     reason: str = ""
     action: str = ""
     #: Texts of a request at most, as answers taught; 0: what the provider documents.
@@ -87,10 +83,6 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     def paused(self) -> bool:
         """Whether the breaker is open: the provider is not to be called, but for a probe."""
         return self.opens > 0
-
-    @property
-    def state(self) -> str:
-        return "open" if self.paused else "closed"
 
     @property
     def has_given_up(self) -> bool:
@@ -185,7 +177,7 @@ def learned(was: Health, max_rows: int) -> Health:
 def worked(was: Health, rows: int = 0) -> Health:
     """Return the health after a good answer for so many texts."""
     retry_at = 0.0 if was.paused else was.retry_at
-    after = _replace(was, failures=0, opens=0, since=0.0, reason="", action="", retry_at=retry_at)
+    after = _replace(was, failures=0, opens=0, reason="", action="", retry_at=retry_at)
     if not was.max_rows or rows < was.max_rows:
         return after
     if was.full_answers + 1 < GROW_AFTER:
@@ -207,9 +199,9 @@ def _waiting(was: Health, seconds: float, reason: str, now: float) -> Health:
 
 
 def _opened(was: Health, rules: Rules, now: float) -> Health:
-    # An exponent with a limit: a provider that is dead for a year must not overflow a float.
-    rest_s = min(rules.open_s * 2.0 ** min(was.opens, 30), rules.max_open_s)
-    return _replace(was, opens=was.opens + 1, since=was.since or now, retry_at=now + rest_s)
+    # Four times, and ten: a provider that is dead for a year must not overflow a float.
+    rest_s = rules.open_s * min(2.0 ** min(was.opens, 4), 10.0)
+    return _replace(was, opens=was.opens + 1, retry_at=now + rest_s)
 
 
 _replace = msgspec.structs.replace
@@ -259,14 +251,13 @@ def take_probe(accounts: Accounts, provider: str, mode: str, now: float, until: 
 
     `until`: when another may go if this one is never answered.
     """
-    key = _key(accounts, provider, mode)
+    change = (
+        "UPDATE health SET retry_at = ? WHERE account = ? AND model = ? AND mode = ?"
+        " AND opens > 0 AND retry_at <= ?"
+    )
     with accounts.file.writing() as connection:
-        health = _read(connection, key)
-        if not health.paused or health.wait_s(now):
-            return False
-        change = "UPDATE health SET retry_at = ? WHERE account = ? AND model = ? AND mode = ?"
-        connection.execute(change, (until, *key))
-    return True
+        taken = connection.execute(change, (until, *_key(accounts, provider, mode), now))
+        return taken.rowcount > 0
 
 
 def resume(accounts: Accounts, provider: str, mode: str = REQUESTS) -> None:
@@ -277,7 +268,7 @@ def resume(accounts: Accounts, provider: str, mode: str = REQUESTS) -> None:
 
     def change(was: Health) -> Health:
         failures = max(was.failures, int(was.retry_at > 0))
-        return _replace(was, failures=failures, opens=0, since=0.0, retry_at=0.0)
+        return _replace(was, failures=failures, opens=0, retry_at=0.0)
 
     update(accounts, provider, mode, change)
 

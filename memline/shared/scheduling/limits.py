@@ -28,13 +28,9 @@ QUESTION_SHARE, BURST_S = 10, WINDOW_S / 2
 #: The row or key of a cooldown.
 HOLD = "hold"
 
-#: Seconds no worker calls a provider that said a definite no; by then the store worker has paused it. Longer
-#: than a worker waits for its place (`workers.embed`): what was in flight then goes back to the rows without
-#: a call.
-STOP_COOLDOWN_S = 10.0
-
-#: Seconds no worker calls after a request that failed as a whole: what others have in hand goes back.
-FAILURE_COOLDOWN_S = 6.0
+#: Seconds no worker calls a provider after a definite no, and after another request that failed as a whole:
+#: longer than a worker waits for its place, so what others have in hand goes back without a call.
+STOP_COOLDOWN_S, FAILURE_COOLDOWN_S = 10.0, 6.0
 
 
 def minute_limits(settings: AgentSettings, choice: Choice) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.index import batches, identities, meta, vectors
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.driver import scalar, transaction
+from memline.shared.index.driver import json_ids, scalar, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import SLICE_ROWS
 from memline.shared.scheduling import health, jobs
@@ -122,28 +122,23 @@ def cache_retired(connection: Connection, now: float) -> None:
     """Turn the vectors of identities that are neither searched nor built into cache, inside the
     caller's transaction.
 
-    Those in flight become cache too, when they arrive. A change to such a model is cancelled.
+    What is in flight becomes cache by a later sweep. A change to such a model is cancelled.
     """
-    retired = (
-        "SELECT id FROM identities"
-        " WHERE id NOT IN (SELECT CAST(value AS INTEGER) FROM meta WHERE key IN (?1, ?2))"
-        # That of a provider whose fallback embeds: it may come back.
-        " AND id IS NOT (SELECT json_extract(value, '$.identity') FROM meta WHERE key = ?3)"
-    )
-    kept = (meta.ACTIVE, meta.TARGET, meta.FALLBACK)
-    for change, states in (
-        ("UPDATE vectors SET active = 0", "'ready', 'leased'"),
-        ("DELETE FROM vectors", "'wanted', 'failed'"),
-    ):
-        rows = (
-            f"SELECT id FROM vectors WHERE identity_id IN ({retired}) AND active = 1 AND state IN ({states})"
-        )
-        # The rest goes with the next sweep: of a million the others would wait for too long.
-        connection.execute(f"{change} WHERE id IN ({rows} LIMIT {10 * SLICE_ROWS})", kept)
+    # That of a provider whose fallback embeds may come back.
+    stopped = meta.get(connection, meta.FALLBACK) or {}
+    kept = (meta.get(connection, meta.ACTIVE), meta.get(connection, meta.TARGET), stopped.get("identity"))
+    known = connection.execute("SELECT id FROM identities").fetchall()
+    retired = json_ids([row_id for (row_id,) in known if row_id not in kept])
+    of_retired = "identity_id IN (SELECT value FROM json_each(?1))"
+    # The rest goes with the next sweep: of a million the others would wait for too long.
+    rows, some = f"SELECT id FROM vectors WHERE {of_retired} AND active = 1 AND state", 10 * SLICE_ROWS
+    ready, unmade = f"{rows} = 'ready' LIMIT {some}", f"{rows} IN ('wanted', 'failed') LIMIT {some}"
+    connection.execute(f"UPDATE vectors SET active = 0 WHERE id IN ({ready})", (retired,))
+    connection.execute(f"DELETE FROM vectors WHERE id IN ({unmade})", (retired,))
     connection.execute(
-        "UPDATE jobs SET state = 'cancelled', ended_at = ?4"
-        f" WHERE kind = 'model' AND ended_at = 0 AND identity_id IN ({retired})",
-        (*kept, now),
+        "UPDATE jobs SET state = 'cancelled', ended_at = ?2"
+        f" WHERE kind = 'model' AND ended_at = 0 AND {of_retired}",
+        (retired, now),
     )
 
 

@@ -202,7 +202,7 @@ def test_a_bad_key_pauses_the_account_and_a_server_without_batches_gets_requests
     health.resume(desk.writer.accounts, desk.identity.provider)
     desk.plan()
     assert desk.run().outcome == "failed"
-    assert desk.health().state == "open"
+    assert desk.health().paused
 
 
 def test_a_job_that_its_provider_does_not_know_waits_for_the_operator(desk):

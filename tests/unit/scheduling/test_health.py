@@ -39,7 +39,7 @@ def test_pauses_grow_until_the_breaker_opens_and_rests_double_up_to_five_minutes
     waits = [state.wait_s(now) for state, now in map(after_failures, range(1, 9))]
 
     assert waits == [1, 2, 30, 60, 120, 240, 300, 300]
-    assert [after_failures(count)[0].state for count in (2, 3)] == ["closed", "open"]
+    assert [after_failures(count)[0].paused for count in (2, 3)] == [False, True]
     assert [after_failures(count)[0].has_given_up for count in (3, 4)] == [False, True]
 
 
