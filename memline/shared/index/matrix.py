@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from memline.shared.index import bits
-from memline.shared.index.driver import json_ids, scalar
+from memline.shared.index.driver import json_ids
 
 Ids = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -59,17 +59,12 @@ class VectorMatrix:
         # Bits are counted by words of 64.
         width, kind = (dims, np.float32) if centre is None else (-(-dims // 64) * 8, np.uint8)
         self._rows: Rows = np.zeros((0, width), kind)
-        #: `data_version` of the connection at the last refresh.
-        self._version: int | None = None
 
     def __len__(self) -> int:
         return self._size
 
     def refresh(self, connection: Connection) -> None:
         """Load what changed in the index since the last call: ids are compared, and new vectors are read."""
-        version = int(scalar(connection, "PRAGMA data_version"))
-        if version == self._version:
-            return
         rows = connection.execute(_ACTIVE_IDS, (self.identity_id,))
         active = np.fromiter((row_id for (row_id,) in rows), np.int64)
         known = self._ids[: self._size]
@@ -86,7 +81,6 @@ class VectorMatrix:
             ids, read = self._read(connection, some, of_bits=self.centre is not None)
             before, self._size = self._size, self._size + len(ids)
             self._ids[before : self._size], self._rows[before : self._size, : read.shape[1]] = ids, read
-        self._version = version
 
     def _make_room(self, count: int) -> None:
         if count <= len(self._ids):

@@ -143,6 +143,8 @@ class Matches:
 
     def owners(self, table: str, column: str, ids: str, first: int = sys.maxsize) -> dict[int, int]:
         """Return row -> file id of rows by ids (JSON), in files that are searched; of chunks the `first`."""
+        if ids == "[]":
+            return {}
         some = f"{column} IN (SELECT value FROM json_each(?1)) {_SEARCHED} AND {_FIRST[table]}"
         query = f"SELECT id, file_id FROM {table} WHERE {some}"
         return dict(self.connection.execute(query, (ids, self.files, first)).fetchall())

@@ -117,8 +117,9 @@ class SearchIndex:
         self.version = 0, 0
         #: Why sqlite-vec is not used; None while it was not needed.
         self._vec_error: str | None = None
-        #: A `VectorMatrix`; its module imports numpy.
+        #: A `VectorMatrix`, whose module imports numpy, and the version and identity that it has.
         self._matrix: Any = None
+        self._matrix_of: object = None
 
     def close(self) -> None:
         """Close the connection and free the vectors; the next question opens it again."""
@@ -178,9 +179,11 @@ class SearchIndex:
             return None
         from memline.shared.index.matrix import VectorMatrix  # imports numpy: 110 ms
 
-        key = active.id, active.vector_dims, bits.centre_of(connection, active.id)
-        matrix = self._matrix
-        if matrix is None or (matrix.identity_id, matrix.dims, matrix.centre) != key:
-            self._matrix = matrix = VectorMatrix(*key)
-        matrix.refresh(connection)
+        matrix, asked = self._matrix, (self.version, active.id)
+        if matrix is None or self._matrix_of != asked:
+            key = active.id, active.vector_dims, bits.centre_of(connection, active.id)
+            if matrix is None or (matrix.identity_id, matrix.dims, matrix.centre) != key:
+                self._matrix = matrix = VectorMatrix(*key)
+            matrix.refresh(connection)
+            self._matrix_of = asked
         return matrix

@@ -81,16 +81,6 @@ def test_after_any_change_of_the_index_it_is_as_if_it_were_loaded_now(filled, re
         assert len(matrix) == len(fresh)
 
 
-def test_nothing_is_read_while_nothing_changes(filled, reader):
-    matrix = matrix_of(filled, reader)
-    statements = []
-    reader.set_trace_callback(statements.append)
-
-    matrix.refresh(reader)
-
-    assert statements == ["PRAGMA data_version"]
-
-
 def test_only_allowed_vectors_are_candidates(filled, reader):
     matrix, asked = matrix_of(filled, reader), vector_of("apples")
     best, second, third = (found for found, _ in matrix.top(reader, asked, 3))
