@@ -32,7 +32,7 @@ def advance_batches(message: AdvanceBatches) -> None:
             return
         with closing(lock):
             while not context.stopping.is_set() and (due := batches.due(writer.connection, clock.now())[0]):
-                life = Life(writer.accounts, writer.budget, settings, clock, due[0])
+                life = Life(writer.accounts, writer.budget, writer.store_vectors, settings, clock, due[0])
                 life.advance()
                 after = life.row
                 _LOG.info("batch.advanced", batch=due[0], state=after.state, error=after.error)

@@ -10,6 +10,7 @@ costs nothing. The caller holds the batches of the index, so that one process at
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain, islice
@@ -21,6 +22,7 @@ from memline.shared.batches.wire import KINDS, Job, OpenAI
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose_for_identity
+from memline.shared.embedders.protocol import Identity
 from memline.shared.embedders.provider_errors import is_of_account
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError
 from memline.shared.index import batches, identities
@@ -29,7 +31,7 @@ from memline.shared.index.batches import LOST, PARTIAL, Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import VectorRow
-from memline.shared.scheduling import health, leases, model_change
+from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import BATCH, Budget, Charge, day_of
 from memline.shared.scheduling.health import Failure
 
@@ -60,6 +62,8 @@ class Life(msgspec.Struct):
 
     accounts: Accounts
     budget: Budget
+    #: `IndexWriter.store_vectors`.
+    store: Callable[[Identity, str, Sequence[VectorRow]], int]
     settings: AgentSettings
     clock: Clock
     token: str
@@ -136,19 +140,17 @@ class Life(msgspec.Struct):
 
     def _collect(self, batch: Batch, job: Job, wire: OpenAI) -> None:
         """Store what a job made. What an earlier run stored is skipped, and so are rows of other jobs."""
-        index, identity = self.accounts.index, self._model.identity
         query = "SELECT lower(hex(text_hash)), text_hash FROM vectors WHERE lease = ?"
-        left: dict[str, bytes] = dict(index.execute(query, (batch.token,)).fetchall())
+        left: dict[str, bytes] = dict(self.accounts.index.execute(query, (batch.token,)))
         good, first_error, results = 0, "", chain.from_iterable(map(wire.results, job.outputs))
         while piece := list(islice(results, STORE_ROWS)):
             good += sum(bool(vector) for _, vector, _ in piece)
             first_error = first_error or next((error for *_, error in piece if error), "")
             vectors = {left[key]: vector for key, vector, _ in piece if vector and key in left}
             rows = [VectorRow(hash=digest, vector=vector) for digest, vector in vectors.items()]
-            leases.store_answer(self.accounts, identity, self.token, self.clock.now(), rows=rows)
+            self.store(self._model.identity, self.token, rows)
         if good < job.done and batch.attempts < SHORT_TRIES:
             raise ProviderBrokenAnswer(f"of the {job.done} rows of job {job.id} {good} came")
-        model_change.switch_when_complete(index)
         outcome = job.state
         if outcome == "done":
             outcome = "failed" if not good else PARTIAL if self.row.stored < batch.rows else "done"
@@ -158,8 +160,6 @@ class Life(msgspec.Struct):
         self._close(outcome, error if outcome != "done" else "")
         for file_id in job.outputs:
             wire.delete(file_id)
-
-    # The end of a batch, and of a step that failed.
 
     def _close(self, outcome: str, error: str, cause: ProviderError | None = None) -> None:
         """End a batch: what it did not bring goes in requests, and its money is set right."""

@@ -50,6 +50,7 @@ class Desk(SimpleNamespace):
             life = Life(
                 accounts=self.writer.accounts,
                 budget=self.writer.budget,
+                store=self.writer.store_vectors,
                 settings=with_batches(self.agent, self.settings),
                 clock=self.clock,
                 token=token,
@@ -133,6 +134,7 @@ def test_a_kill_before_or_after_any_call_makes_one_job_and_loses_no_vector(desk,
     assert (batch.state, batch.outcome, batch.stored) == ("closed", "done", TEXTS)
     assert len(desk.log["jobs"]) == 1
     assert backlog(desk.writer) == Backlog(ready=TEXTS)
+    assert [job.state for job in jobs.listed(desk.writer.connection)] == ["done"]
     assert desk.kills == 1
 
 
