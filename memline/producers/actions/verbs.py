@@ -31,7 +31,6 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import dead_letters
 from memline.shared.queue.broker import send
 from memline.shared.queue.fleet import fleet_at
-from memline.shared.queue.fleet_workers import wake
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.redis_limits import RedisLimits
@@ -64,7 +63,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _change_job(verb: str, asker: Asker, job: str) -> Done:
-    """Pause, resume or cancel a job, or cancel a batch, and wake the dispatcher."""
+    """Pause, resume or cancel a job, or cancel a batch."""
     named = reports.named(asker.agents, job)
     settings, row = named.settings, named.row
     if isinstance(row, Batch):
@@ -85,9 +84,7 @@ def _change_job(verb: str, asker: Asker, job: str) -> Done:
             is_changed = jobs.change(connection, row, state)
         after = jobs.by_token(connection, row.token)
     body |= {"changed": is_changed, "state": after.state if after else ""}
-    if is_changed:
-        wake(asker.settings.queue, settings.agent)
-    else:
+    if not is_changed:
         words = f"was left alone, it is {body['state']}"
     line = f"{settings.agent}: job {row.token} {words}."
     return Done(value=body, words=(line,), is_changed=is_changed)
@@ -102,7 +99,6 @@ def _cancel_batch(asker: Asker, settings: AgentSettings, batch: Batch) -> Done:
     why = "its rows are being stored" if batch.is_open else f"it has ended ({batch.outcome})"
     words = [f"{batch.token} is not cancelled: {why}."]
     if is_asked:
-        wake(asker.settings.queue, settings.agent)
         words = [
             f"{batch.token} will be cancelled: {counted(batch.stored, 'vector', 'are')} kept, and what the"
             f" provider has finished; its other {counted(left, 'text', 'are')} sent in requests.",
@@ -220,7 +216,6 @@ def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None) -> D
             pause(settings, provider=provider or "")
         else:
             resume(settings, provider=provider or "", queue_url=asker.settings.queue)
-            wake(asker.settings.queue, settings.agent)
         with driver.reading_if_any(settings.index_path) as reader:
             now = Facts(settings, choose(settings), reader, now=time.time())
             refusal = None if is_paused else now.refusal

@@ -9,16 +9,14 @@ from contextlib import ExitStack, closing, contextmanager
 
 from memline.producers.bridges.qmd.updates import QmdUpdates
 from memline.producers.runs.in_process import local_workers
-from memline.producers.runs.index_run import build_again
+from memline.producers.runs.index_run import build_again_if_damaged
 from memline.producers.runs.parts import Part, run
 from memline.producers.watching.flush_sessions import FlushSessions
 from memline.producers.watching.follow import Follower
-from memline.shared.clock import SystemClock
 from memline.shared.config.agents import Settings
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexCorrupt
-from memline.shared.index.driver import file_id
 from memline.shared.index.hold import FOLLOWER, hold
 from memline.shared.index_writer import IndexWriter
 from memline.shared.liveness import Liveness
@@ -92,22 +90,16 @@ def up(
     `more` makes further parts. A damaged index is moved aside and built again. Raises what keeps it from
     starting.
     """
-    while not stop.is_set():
-        before = {agent.index_path: file_id(agent.index_path) for agent in agents}
-        try:
-            for agent in agents:
-                with closing(IndexWriter.of(agent)) as writer:
-                    writer.retry_all()
-                choice = choose(agent)
-                reason = f" ({choice.reason})" if choice.reason else ""
-                provider = f"{choice.provider} {choice.model}".strip()
-                on_note(f"memline: agent {agent.agent} embeds with {provider}{reason}")
-            workers = local_workers(settings, kind="up")
-            run([workers, following(settings, agents, on_note=on_note), *more()], stop, liveness=liveness)
-        except IndexCorrupt as error:
-            damaged = next((each for each in agents if str(each.index_path) in error.message), None)
-            if damaged is None:
-                raise
-            # A file that was not there before is the one this process made.
-            path = damaged.index_path
-            on_note(build_again(damaged, error, before[path] or file_id(path), SystemClock().now()))
+
+    def work() -> None:
+        for agent in agents:
+            with closing(IndexWriter.of(agent)) as writer:
+                writer.retry_all()
+            choice = choose(agent)
+            reason = f" ({choice.reason})" if choice.reason else ""
+            provider = f"{choice.provider} {choice.model}".strip()
+            on_note(f"memline: agent {agent.agent} embeds with {provider}{reason}")
+        workers = local_workers(settings, kind="up")
+        run([workers, following(settings, agents, on_note=on_note), *more()], stop, liveness=liveness)
+
+    build_again_if_damaged(agents, work, on_note=on_note)

@@ -14,10 +14,8 @@ from contextlib import contextmanager
 
 from memline.shared.clock import Clock
 from memline.shared.config.agents import Settings
-from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt
 from memline.shared.queue import broker as queue_broker
-from memline.shared.queue.fleet_workers import FleetWorkers
 from memline.shared.queue.routes import INDEXING, QUEUES, uses_batches
 from memline.workers.context import Context
 from memline.workers.lifecycle import serve_queues
@@ -40,7 +38,7 @@ _M_ARENA_MAX = -8
 @contextmanager
 def local_workers(
     settings: Settings, *, kind: str = "index", clock: Clock | None = None
-) -> Iterator[Callable[[], None]]:
+) -> Iterator[Callable[..., str]]:
     """Run the workers without a fleet; gives what raises an error of theirs that ends a process of this kind.
 
     `kind`: `index`, which any error of an actor ends, or `up`, which only IndexCorrupt does: others are
@@ -48,9 +46,10 @@ def local_workers(
     """
     fatal = IndexCorrupt if kind == "up" else Exception
 
-    def check() -> None:
+    def check(**_: bool) -> str:
         if isinstance(fault := queue_broker.last_error(), fatal):
             raise fault
+        return ""
 
     with _one_at_a_time:
         if "memline.producers.start" in sys.modules:
@@ -73,18 +72,3 @@ def _share_one_heap() -> None:
     """
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
-
-
-@contextmanager
-def workers_of(settings: Settings, agent: AgentSettings, *, clock: Clock) -> Iterator[Callable[[bool], str]]:
-    """Run the workers of a run for an agent: those of the fleet, else threads of this process.
-
-    Gives what raises the error that ends the run, and says what a fleet lacks; it is told whether texts are
-    to be embedded.
-    """
-    if settings.queue:
-        with FleetWorkers(settings.queue, agent) as fleet:
-            yield lambda wants_vectors: fleet.check(wants_vectors=wants_vectors)
-    else:
-        with local_workers(settings, clock=clock) as check:
-            yield lambda _: check() or ""

@@ -7,8 +7,9 @@ fleet on other machines.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -24,7 +25,7 @@ from memline.shared.findings.check import check, check_common
 from memline.shared.findings.conditions import has_unread_notes
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.index import batches, chunks, identities, ledger, meta, vectors
-from memline.shared.index.driver import faults, file_id, open_reader, snapshot, transaction
+from memline.shared.index.driver import faults, file_id, open_reader, snapshot
 from memline.shared.index.maintenance import move_aside
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter, rescue
@@ -32,6 +33,8 @@ from memline.shared.queue.messages import Sweep
 from memline.shared.scheduling import jobs, model_change
 from memline.shared.sync.plan import Plan, make_plan
 from memline.shared.sync.staleness import DiskState
+
+T = TypeVar("T")
 
 #: Findings that say what a run waits for.
 _WAITING = ("rate_limited", "vectors_behind", "batch_blocked", "in_batch")
@@ -47,6 +50,9 @@ SHARE = 20
 QUIET_S = 60.0
 SETTLE_S = 0.2
 TAKE_OVER_S = 20.0
+
+#: How often a process builds an index again that was found damaged: then the disk is at fault.
+REBUILDS = 3
 
 #: Failed texts and files named in a report at most; the counts are always whole.
 MAX_FAILURES = 100
@@ -67,14 +73,21 @@ def bring_up_to_date(
 
     A damaged index is moved aside and built again from the files. Raises IndexFaults.
     """
-    clock, before = clock or SystemClock(), file_id(agent.index_path)
+    clock = clock or SystemClock()
     downloads.fetch(agent)
 
     def run() -> IndexReport:
-        started_ns = clock.now_ns()
-        plan = prepare(agent, re_embed=re_embed, accept_removals=accept_removals, clock=clock)
+        started_ns, choice = clock.now_ns(), choose(agent)
+        with closing(IndexWriter.of(agent, clock=clock)) as writer:
+            with writer.session() as (connection, now):
+                # A person waits for it: a provider that stopped is tried again.
+                model_change.switch_back(writer.accounts, choice, now)
+                writer.retry_all()
+                if re_embed:
+                    model_change.forget_vectors(connection, now)
+                plan = make_plan(agent, choice, connection, accepts_removals=accept_removals)
+            _make_job(writer, plan, force=force)
         with closing(IndexRun(settings, agent, plan, started_ns=started_ns, clock=clock)) as run:
-            run.make_job(force=force)
             if run.has_work:
                 run.work(on_progress=on_progress)
             with closing(IndexWriter.of(agent, clock=clock)) as writer:
@@ -82,49 +95,58 @@ def bring_up_to_date(
                 writer.tidy()
             return run.report()
 
-    try:
-        return run()
-    except IndexCorrupt as error:
-        # A file that was not there before is the one this run made.
-        on_note(build_again(agent, error, before or file_id(agent.index_path), clock.now()))
-        return run()
+    return build_again_if_damaged([agent], run, on_note=on_note)
 
 
-def prepare(
-    settings: AgentSettings,
+def _make_job(writer: IndexWriter, plan: Plan, *, force: bool) -> None:
+    """Make a job of the files that are to be read, with `force` of all.
+
+    What an open job reads already is left to it: a run that was interrupted goes on as that job.
+    """
+    files = plan.files(force=force)
+    with writer.transaction() as (connection, now):
+        jobs.take_up(connection)
+        waiting = jobs.waiting_files(connection)
+        is_import = plan.is_first and not waiting
+        if not force:
+            files = plan.outside_jobs(files, waiting)
+        if files:
+            jobs.create(
+                connection,
+                jobs.IMPORT if is_import else jobs.REINDEX,
+                now_ns=int(now * 1e9),
+                what="" if is_import else "all files" if force else "changed files",
+                files=files,
+                force=force,
+            )
+
+
+def build_again_if_damaged(
+    agents: Sequence[AgentSettings],
+    work: Callable[[], T],
     *,
-    re_embed: bool = False,
-    accept_removals: bool = False,
-    clock: Clock | None = None,
-) -> Plan:
-    """Open (or make) the index, try a provider that stopped again, and plan the run.
+    on_note: Callable[[str], None],
+    times: int = REBUILDS,
+) -> T:
+    """Do work on the indexes of agents, and again when one of them is found damaged.
 
-    `accept_removals`: the files of a root that was emptied are removed. Raises an IndexFault when the index
-    cannot be used.
+    That one is moved aside, and what can be read of it is taken over. Raises what the work raises.
     """
-    choice = choose(settings)
-    with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
-        model_change.switch_back(writer.accounts, choice, now)
-        writer.retry_all()
-        with transaction(connection):
-            jobs.take_up(connection)
-        if re_embed:
-            model_change.forget_vectors(connection, now)
-        return make_plan(settings, choice, connection, accepts_removals=accept_removals)
-
-
-def build_again(
-    settings: AgentSettings, error: IndexCorrupt, before: tuple[int, int] | None, now: float
-) -> str:
-    """Move a damaged index aside, take over what can be read of it, and say so.
-
-    `before`: the `file_id` of the file that was damaged; another process may have put a new one in its place.
-    """
-    aside = move_aside(settings.index_path, now, before)
-    if aside:
-        rescue(settings, aside)
-    then = f"it was moved to {aside}" if aside else "it was replaced"
-    return f"{error.message}; {then}, and the index is built again from the files."
+    before = {agent.index_path: file_id(agent.index_path) for agent in agents}
+    try:
+        return work()
+    except IndexCorrupt as error:
+        damaged = next((each for each in agents if str(each.index_path) in error.message), None)
+        if damaged is None or not times:
+            raise
+        # A file that was not there before is the one this process made; another process may have put a new
+        # one in its place since.
+        path = damaged.index_path
+        if aside := move_aside(path, time.time(), before[path] or file_id(path)):
+            rescue(damaged, aside)
+        then = f"it was moved to {aside}" if aside else "it was replaced"
+        on_note(f"{error.message}; {then}, and the index is built again from the files.")
+    return build_again_if_damaged(agents, work, on_note=on_note, times=times - 1)
 
 
 class IndexRun:
@@ -154,28 +176,6 @@ class IndexRun:
     def close(self) -> None:
         self._reader.close()
 
-    def make_job(self, *, force: bool) -> None:
-        """Make a job of the files that are to be read, with `force` of all.
-
-        What an open job reads already is left to it: a run that was interrupted goes on as that job.
-        """
-        files = self._plan.files(force=force)
-        writing = IndexWriter.of(self._agent, clock=self._clock)
-        with closing(writing) as writer, writer.transaction() as (connection, _):
-            waiting = jobs.waiting_files(connection)
-            is_import = self._plan.is_first and not waiting
-            if not force:
-                files = self._plan.outside_jobs(files, waiting)
-            if files:
-                jobs.create(
-                    connection,
-                    jobs.IMPORT if is_import else jobs.REINDEX,
-                    now_ns=self._clock.now_ns(),
-                    what="" if is_import else "all files" if force else "changed files",
-                    files=files,
-                    force=force,
-                )
-
     @property
     def has_work(self) -> bool:
         """Tell whether a running job has files that were not read, or vectors are pending."""
@@ -194,10 +194,13 @@ class IndexRun:
         is deleted or another one is at its path, and the error that ended an actor.
         """
         # Imported only when there is work: the actors and dramatiq cost 75 ms of CPU.
-        from memline.producers.runs.in_process import workers_of
+        from memline.producers.runs.in_process import local_workers
         from memline.shared.queue.broker import send
+        from memline.shared.queue.fleet_workers import fleet_workers
 
-        with workers_of(self._settings, self._agent, clock=self._clock) as check_workers:
+        settings, agent = self._settings, self._agent
+        workers = fleet_workers(settings.queue, agent) if settings.queue else local_workers(settings)
+        with workers as check_workers:
             # Not before: the workers of another run in this process may have had to end first.
             self._unchanged_since = self._clock.monotonic()
             progress = RunProgress()
@@ -207,7 +210,7 @@ class IndexRun:
                 began = time.monotonic()
                 # First: an actor that writes to a deleted file fails with an error that hides the reason.
                 self._refuse_replaced()
-                words = check_workers(progress.vectors_done < progress.vectors)
+                words = check_workers(wants_vectors=progress.vectors_done < progress.vectors)
                 with self._facts() as facts:
                     progress, is_over = self._measure(facts)
                 on_progress(replace(progress, waiting=words or progress.waiting))

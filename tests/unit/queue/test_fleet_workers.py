@@ -7,9 +7,9 @@ import pytest
 
 from memline.shared.errors import QueueError
 from memline.shared.index.hold import hold
-from memline.shared.queue import dead_letters, fleet_workers, redis_broker
+from memline.shared.queue import dead_letters, redis_broker
 from memline.shared.queue.fleet import TTL_S, Fleet
-from memline.shared.queue.fleet_workers import MISSING_S, FleetWorkers
+from memline.shared.queue.fleet_workers import MISSING_S, fleet_workers
 from memline.shared.queue.heartbeat import HEARTBEAT_S
 from tests.support.workspace import remote
 from tests.unit.findings.conftest import fleet
@@ -31,15 +31,15 @@ def loop(place, monkeypatch):
     place.configure(**remote("http://127.0.0.1:9/v1", batch={"enabled": True}))
     at = SimpleNamespace(now=1_000.0)
     clock = SimpleNamespace(monotonic=lambda: at.now, time=lambda: at.now)
-    monkeypatch.setattr(fleet_workers, "time", clock)
+    monkeypatch.setattr("memline.shared.queue.fleet_workers.time", clock)
     monkeypatch.setattr(redis_broker, "on_redis", lambda *_, **__: None)
 
     def run(fleet_of):
-        monkeypatch.setattr(fleet_workers, "fleet_at", lambda _: fleet_of(at.now - began))
+        monkeypatch.setattr("memline.shared.queue.fleet_workers.fleet_at", lambda _: fleet_of(at.now - began))
         began, named = at.now, 0.0
-        with FleetWorkers(URL, place.agent) as workers, pytest.raises(QueueError) as fault:
+        with fleet_workers(URL, place.agent) as check, pytest.raises(QueueError) as fault:
             while True:
-                said = workers.check(wants_vectors=True)
+                said = check(wants_vectors=True)
                 named = named or (at.now - began if said else 0.0)
                 at.now += ROUND_S
         return named, at.now - began, fault.value
