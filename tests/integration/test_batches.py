@@ -32,8 +32,7 @@ def write(place, notes=NOTES, *, first=0):
 
 
 def jobs(server):
-    found = server.log()["batch"]["jobs"]
-    return found
+    return server.log()["batch"]["jobs"]
 
 
 def test_a_first_index_goes_by_one_batch_and_leaves_nothing_at_the_provider(place, provider):
@@ -56,39 +55,20 @@ def test_a_first_index_goes_by_one_batch_and_leaves_nothing_at_the_provider(plac
     assert len(place.contents().vectors) == texts
 
 
-def test_without_waiting_the_run_ends_and_the_next_one_collects(place, server):
-    server.control({"batch": {"looks": 1}})
-    use(place, server, wait=False, pollIntervalMs=60_000)
-    texts = write(place)
-
-    first = place.index()
-    place.write("memory/new.md", "# New\n\nplugh\n")
-    second = place.index()
-    third = place.index()
-
-    assert not first.failed
-    assert first.vectors["pending"] == texts
-    (note,) = (each for each in first.findings if each.code == "in_batch")
-    assert f"{texts} texts are in 1 batch at openai" in note.what
-    assert (note.action, first.warning) == ("memline jobs", "")
-    assert not second.failed
-    assert (second.vectors["embedded"], second.vectors["pending"]) == (1, texts)
-    assert (third.vectors["embedded"], third.vectors["pending"]) == (texts, 0)
-    assert len(jobs(server)) == 1
-    assert server.log()["batch"]["files"] == 0
-
-
-def test_two_open_batches_are_collected_by_one_run(place, server):
+def test_two_open_batches_that_no_run_waited_for_are_collected_by_the_next(place, server):
     server.control({"batch": {"looks": 3, "latency_ms": 100}})
     use(place, server, wait=False, pollIntervalMs=60_000)
     texts = write(place)
-    place.index()
+    first = place.index()
     texts += write(place, first=NOTES)
     place.index()
 
     use(place, server)
     report = place.index()
 
+    (note_,) = (each for each in first.findings if each.code == "in_batch")
+    assert "24 texts are in 1 batch at openai" in note_.what
+    assert (first.failed, first.warning, first.vectors["pending"]) == (False, "", texts // 2)
     assert report.vectors["embedded"] == texts
     assert report.seconds < 20, "none waits until its worker is called again"
     assert len(jobs(server)) == 2

@@ -36,11 +36,11 @@ def plan(
     # A probe of the provider is a request.
     if state.is_stuck(now) or health.read(accounts, provider).paused:
         return False
-    texts = list(vectors.texts_for_batch(index, target.id, MAX_ROWS))
-    is_read = jobs.next_to_read(index) is None
-    if len(texts) < min(settings.min_texts, MAX_ROWS):
-        return not is_read
+    fewest, is_read = min(settings.min_texts, MAX_ROWS), jobs.next_to_read(index) is None
     is_full = sum(each.is_unfinished for each in batches.open_batches(index)) >= settings.concurrency
+    texts = list(vectors.texts_for_batch(index, target.id, fewest if is_full else MAX_ROWS))
+    if len(texts) < fewest:
+        return not is_read
     if is_full or not (is_read or len(texts) == MAX_ROWS):
         return True
     charge = Charge(identity=target.identity, account=accounts.of(provider), mode=BATCH)
