@@ -87,7 +87,8 @@ class AgentState(Facts):
         #: Files of jobs that were not read: without them an index whose job has begun looks complete.
         self.files_waiting = jobs.count_waiting(self.index)
         #: JSON of the jobs that are not over.
-        self.job_reports = job_reports.report_jobs(self, self.jobs) if self.jobs else []
+        known = jobs.open_jobs(self.index)
+        self.job_reports = job_reports.report_jobs(self, known) if known else []
 
     @property
     def is_building(self) -> bool:

@@ -1,8 +1,4 @@
-"""Find what is wrong with an agent's memory: its folder, disk, index and files; what keeps texts from
-being sent, what stands in, what an index lacks, and what failed for good.
-
-A function for each code, which yields whole findings.
-"""
+"""Find what is wrong with an agent's memory: a function for each code, which yields whole findings."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -20,7 +17,6 @@ from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding, note, of_err
 from memline.shared.findings.facts import MOST_NAMED, Facts, sending
 from memline.shared.index import ledger, meta
 from memline.shared.index.hold import has_follower
-from memline.shared.providers import LOCAL
 from memline.shared.scheduling import health, jobs
 from memline.shared.sources import outcomes
 from memline.shared.sources.discover import markdown_beside
@@ -76,15 +72,16 @@ def not_writable(facts: Facts) -> Iterator[Finding]:
         return
     for file in (facts.settings.index_path, facts.settings.account_path):
         folder = next(each for each in file.parents if each.exists())
-        for place in (folder, *[file] * file.exists()):
+        for place in filter(Path.exists, (folder, file)):
             if not os.access(place, os.W_OK):
                 action = f"let this user write to {place}, or use --home DIR"
                 yield problem("not_writable", f"{place} is not writable", action)
                 return
-    status = os.statvfs(folder)
-    if status.f_bavail * status.f_frsize < FULL_DISK_BYTES:
-        what = f"the disk of {folder} is full: nothing can be stored"
-        yield problem("not_writable", what, "free space there, or use --home DIR")
+        status = os.statvfs(folder)
+        if status.f_bavail * status.f_frsize < FULL_DISK_BYTES:
+            what = f"the disk of {folder} is full: nothing can be stored"
+            yield problem("not_writable", what, "free space there, or use --home DIR")
+            return
 
 
 def port_taken(facts: Facts) -> Iterator[Finding]:
@@ -196,15 +193,6 @@ def provider_unusable(facts: Facts) -> Iterator[Finding]:
     if choice.identity is None and choice.requested not in ("auto", NONE):
         what = f"keyword search only: {choice.reason}{_pending(facts.model.missing)}"
         yield problem("provider_unusable", what, choice.action, choice.requested)
-    if choice.identity is not None and LOCAL in (choice.provider, facts.settings.memory.fallback):
-        # Few agents have a local model, whose files take 5 ms of a search to import.
-        from memline.shared.embedders.local.downloads import configured, engine_named
-
-        engine = engine_named(configured(facts.settings.memory.local))
-        if engine is not None and not engine.is_installed:
-            error = engine.not_usable()
-            what = f"the local model cannot run: {error.message}"
-            yield problem("provider_unusable", what, error.hint, LOCAL)
 
 
 def no_provider(facts: Facts) -> Iterator[Finding]:
@@ -308,10 +296,10 @@ def in_batch(facts: Facts) -> Iterator[Finding]:
 
 def job_paused(facts: Facts) -> Iterator[Finding]:
     """A person paused a job."""
-    for job in facts.jobs:
+    for job in jobs.open_jobs(facts.index):
         if job.state == jobs.PAUSED:
-            what, action = f"job {job.token} is paused", f"memline jobs resume {job.token}"
-            yield warning("job_paused", what, action, job.token)
+            action = f"memline jobs resume {job.token}"
+            yield warning("job_paused", f"job {job.token} is paused", action, job.token)
 
 
 def vectors_behind(facts: Facts) -> Iterator[Finding]:
@@ -323,11 +311,11 @@ def vectors_behind(facts: Facts) -> Iterator[Finding]:
         return
     stop, what = sending(facts), f"{counted(facts.waiting, 'vector', 'are')} pending"
     if stop is None and facts.has_embedder:
-        if facts.rate >= 1 and not facts.requests.failures:
+        state = facts.requests
+        if state.reason:
+            what += f"; {state.reason}; goes on in {span(state.wait_s(facts.now))}"
+        elif facts.rate >= 1:
             what += f", {facts.rate:,.0f} a second, about {span(facts.waiting / facts.rate)}"
-        elif facts.requests.reason:
-            wait_s = facts.requests.wait_s(facts.now)
-            what += f"; {facts.requests.reason}" + f"; goes on in {span(wait_s)}" * (wait_s > 0)
         yield note("vectors_behind", what)
     elif stop is None or stop.code in ("role_missing", "redis_unusable"):
         # Other reasons are findings of their own, with the count.

@@ -18,10 +18,9 @@ from memline.shared.index.batches import Batch
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import Backlog
 from memline.shared.queue.fleet import Fleet, fleet_at
-from memline.shared.scheduling import health, jobs
+from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import ceiling_reached
 from memline.shared.scheduling.health import Health
-from memline.shared.scheduling.jobs import Job
 from memline.shared.sync.model_state import ModelState, model_state
 from memline.shared.sync.plan import Plan
 from memline.shared.sync.staleness import DiskState
@@ -122,11 +121,6 @@ class Facts:
             return {name: kept[name] for name in ("from", "reason")}
         first = self.choice.fallback_from
         return {"from": first, "reason": self.choice.reason} if first else None
-
-    @cached_property
-    def jobs(self) -> list[Job]:
-        """The jobs that are running or paused, oldest first."""
-        return jobs.open_jobs(self.index)
 
     @cached_property
     def batches(self) -> list[Batch]:

@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -183,7 +182,6 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("not_writable", PROBLEM, lambda p, m: m.setattr(os, "access", lambda *_: False), "is not writable", "let this user write to "),
     ("not_writable", PROBLEM, lambda p, m: m.setattr(conditions, "FULL_DISK_BYTES", 2**62), "is full", "free space there"),
     ("port_taken", PROBLEM, lambda p, _: put(p, meta.SERVER_FAULT, {"error": "it is taken", "action": "memline up --serve --port 7844"}), "serves no HTTP: it is taken", "--port 7844"),
-    ("provider_unusable", PROBLEM, lambda p, m: (p.configure(fallback="local", local={"modelPath": "/none.gguf"}), m.setitem(sys.modules, "llama_cpp", None)), "the local model cannot run", "llama-cpp-python"),
     ("index_unusable", PROBLEM, newer_index, "has schema 9999", ""),
     ("first_index_missing", WARNING, lambda p, _: None, "nothing is indexed yet", "memline index"),
     ("no_notes", PROBLEM, lambda p, _: (shutil.rmtree(p.workspace / "memory"), p.write("MEMORY.md.bak/a.md", "A."), p.write("memory/.keep", "")), "1 Markdown file is not read: MEMORY.md.bak/a.md", "memorySearch.extraPaths"),

@@ -23,7 +23,7 @@ import msgspec
 
 from memline.shared.config import environment
 from memline.shared.config.schema import AgentSettings, Local
-from memline.shared.embedders.local.model_file import ONNX, Engine, ModelFile, check_content, engine_of
+from memline.shared.embedders.local.model_file import ONNX, ModelFile, check_content, engine_of
 from memline.shared.embedders.local.onnx_files import COMPANIONS, TOKENIZER, WEIGHTS_SUFFIX
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from memline.shared.providers import LOCAL, PROVIDERS
@@ -103,14 +103,6 @@ def model_file(local: Local, home: Path) -> ModelFile:
 def configured(local: Local) -> str:
     """Return `local.modelPath`, or the model that is used without one."""
     return local.model_path.strip() or PROVIDERS[LOCAL].default_model
-
-
-def engine_named(name: str) -> Engine | None:
-    """Return the engine that a configured model needs; None for a name that is not one of a model."""
-    if not name.startswith(HUB_PREFIX):
-        return engine_of(Path(name).expanduser())
-    file = _hub_file(name)
-    return engine_of(file.path) if file else None
 
 
 def missing(settings: AgentSettings) -> HubFile | None:

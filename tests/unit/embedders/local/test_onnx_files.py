@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from memline.shared.embedders.local.downloads import engine_named
 from memline.shared.embedders.local.model_file import LLAMA, ONNX, engine_of
 from memline.shared.embedders.local.onnx_files import max_tokens, pooling_of, read_head
 from memline.shared.errors import ProviderStop
@@ -32,10 +31,6 @@ def test_the_engine_is_chosen_by_the_file(folder):
     # Ollama's files have a digest as their name.
     for name in ("m.gguf", "/models/sha256-aa11"):
         assert engine_of(Path(name)) is LLAMA
-    for revision in ("hf:o/r/onnx/model.onnx", "hf:o/r/model.onnx@v1.gguf"):
-        assert engine_named(revision) is ONNX
-    assert engine_named("hf:o/r/m.gguf@x.onnx") is LLAMA
-    assert engine_named("hf:o/r") is None
 
 
 def test_a_folder_its_graph_and_a_flat_copy_are_the_same_model(folder, tmp_path):
