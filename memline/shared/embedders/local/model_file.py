@@ -154,6 +154,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
 
     def read_head(self, path: Path, title: str = "") -> ModelFile:
         """Read the head of one of its models; `title`: what the hub calls it. Raises ProviderStop."""
+        if not self.is_installed:
+            raise self.not_usable()
         head: ModelFile = load(self.head)(path, title)
         return head
 
