@@ -246,8 +246,6 @@ def test_no_two_workers_take_the_same_place(redis_server):
         ({"tokens": 900, "max_tokens": 100}, {"tokens": 1, "max_tokens": 100}, WINDOW_S),
         # Where the provider counts texts.
         ({"tokens": 1, "requests": 45, "max_requests": 50}, {"tokens": 1, "max_requests": 50}, WINDOW_S),
-        # A question takes a place that texts leave.
-        ({"tokens": 1, "max_requests": 1}, {"tokens": 1, "max_requests": 1, "is_question": True}, 0),
     ],
 )
 def test_a_call_moves_the_next_one_of_its_account_on_by_its_part_of_the_limit(

@@ -1,8 +1,7 @@
 """Share the limits of provider accounts among all hosts of a fleet, in Redis.
 
     <fleet>:limit:<account>:hold                string, until (s since the epoch): nobody calls
-    <fleet>:limit:<account>:<unit>              string: when the next call for texts may go (s)
-    <fleet>:limit:<account>:question.<unit>     the same for questions
+    <fleet>:limit:<account>:<unit>              string: when the next call may go (s)
 
 The clock is that of Redis, and one script decides and takes in one step. All keys expire by themselves.
 """
@@ -16,20 +15,18 @@ from memline.shared.config.installation import QueueAddress
 from memline.shared.queue import redis_client
 from memline.shared.scheduling.limits import HOLD, Limits
 
-#: KEYS: the hold, then one a unit. ARGV: the longest wait (s), how far ahead the place may be (s), then the
-#: seconds that the call moves each unit on by.
+#: KEYS: the hold, then one a unit. ARGV: the longest wait (s), then the seconds that the call moves each unit
+#: on by.
 _TAKE = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6
-local at = math.max(now, tonumber(redis.call('GET', KEYS[1]) or '0'))
-local times = {}
-for i = 2, #KEYS do
-    times[i] = tonumber(redis.call('GET', KEYS[i]) or '0')
-    at = math.max(at, times[i] - tonumber(ARGV[2]))
+local at = now
+for _, key in ipairs(KEYS) do
+    at = math.max(at, tonumber(redis.call('GET', key) or '0'))
 end
 if at - now <= tonumber(ARGV[1]) then
     for i = 2, #KEYS do
-        local next_at = math.max(at, times[i]) + tonumber(ARGV[i + 1])
+        local next_at = at + tonumber(ARGV[i])
         redis.call('SET', KEYS[i], string.format('%.3f', next_at), 'EX', math.ceil(next_at - now) + 1)
     end
 end
@@ -58,11 +55,9 @@ class RedisLimits(Limits):
         self._take: Any = self._client.register_script(_TAKE)
         self._hold: Any = self._client.register_script(_HOLD)
 
-    def take(
-        self, account: str, moves: Mapping[str, float], *, max_wait_s: float = 0, burst_s: float = 0
-    ) -> float:
+    def take(self, account: str, moves: Mapping[str, float], *, max_wait_s: float = 0) -> float:
         keys = [self._key(account, part) for part in (HOLD, *moves)]
-        return float(self._retry(self._take, keys=keys, args=[max_wait_s, burst_s, *moves.values()]))
+        return float(self._retry(self._take, keys=keys, args=[max_wait_s, *moves.values()]))
 
     def close(self) -> None:
         self._client.close()

@@ -2,8 +2,8 @@
 
 All agents, processes and questions of an account share them. It is the generic cell rate algorithm: each
 unit (requests, tokens) has one number, the time from which the next call may go, and a call moves it on by
-its part of a minute's limit. Texts get places ahead, in order, when they will wait for them. A question has a
-tenth of each limit for itself, and takes a place at once or goes without its vector.
+its part of a minute's limit. Texts get places ahead, in order, when they will wait for them. A question goes
+at once, and those after it wait the longer; texts leave a tenth of each limit to questions.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from memline.shared.providers import LOCAL
 #: are nearer to each other there. Without them a fleet made 61 requests in a minute that allowed 60.
 WINDOW_S = 62.0
 
-#: Part of a limit that only questions use. Half of that part comes evenly; of the other half some go at once,
-#: so many seconds before their places, since people ask twice in a row.
-QUESTION_SHARE, BURST_S = 10, WINDOW_S / 2
+#: Part of a limit that is left to questions.
+QUESTION_SHARE = 10
 
 #: The row or key of a cooldown.
 HOLD = "hold"
@@ -40,21 +39,17 @@ def minute_limits(settings: AgentSettings, choice: Choice) -> tuple[int, int]:
     return (0, 0) if has_none else (remote.requests_per_minute, remote.tokens_per_minute)
 
 
-def costs(
-    *, tokens: int, requests: int = 1, max_requests: int = 0, max_tokens: int = 0, is_question: bool = False
-) -> dict[str, float]:
+def costs(*, tokens: int, requests: int = 1, max_requests: int = 0, max_tokens: int = 0) -> dict[str, float]:
     """Return by how many seconds a call moves on each unit with a limit; limits are per minute, 0 for none.
 
     `requests`: what the provider counts the call as: its texts, with some.
     """
     moves: dict[str, float] = {}
     for unit, amount, limit in (("requests", requests, max_requests), ("tokens", tokens, max_tokens)):
-        of_questions = max(1, limit // QUESTION_SHARE)
-        if limit and is_question:
-            moves[f"question.{unit}"] = WINDOW_S * amount / max(1.0, of_questions / 2)
-        elif limit:
+        if limit:
+            of_texts = limit - max(1, limit // QUESTION_SHARE)
             # Of calls that are a large part of the limit, a minute may hold one more than their sum says.
-            moves[unit] = WINDOW_S * amount / max(1, min(limit - of_questions, limit - amount), amount)
+            moves[unit] = WINDOW_S * amount / max(1, min(of_texts, limit - amount), amount)
     return moves
 
 
@@ -71,14 +66,11 @@ class Limits:
     def close(self) -> None:
         self._file.close()
 
-    def take(
-        self, account: str, moves: Mapping[str, float], *, max_wait_s: float = 0, burst_s: float = 0
-    ) -> float:
+    def take(self, account: str, moves: Mapping[str, float], *, max_wait_s: float = 0) -> float:
         """Take a place for a call that costs so much (`costs`); for one without costs nothing is taken.
 
-        Returns the seconds until the call may go, 0 for now: `burst_s` before its place. Longer than
-        `max_wait_s`, nothing was taken. Places are given in the order in which they are asked for, so that of
-        many who wait none waits in vain.
+        Returns the seconds until the place, 0 for now. Longer than `max_wait_s`, nothing was taken. Places
+        are given in the order in which they are asked for, so that of many who wait none waits in vain.
         """
         # Without costs most calls of most accounts: they write nothing.
         with self._file.writing() if moves else self._file.reading() as connection:
@@ -86,14 +78,11 @@ class Limits:
             now = self._clock.now()
             query = "SELECT unit, next_at FROM limits WHERE account = ?"
             times = dict(connection.execute(query, (account,)) if connection else ())
-            at = max(now, times.get(HOLD, now), *(times.get(unit, now) - burst_s for unit in moves))
+            at = max(now, *(times.get(unit, now) for unit in (HOLD, *moves)))
             if connection and at - now <= max_wait_s:
                 connection.executemany(
                     "INSERT OR REPLACE INTO limits (account, unit, next_at) VALUES (?, ?, ?)",
-                    (
-                        (account, unit, max(at, times.get(unit, at)) + seconds)
-                        for unit, seconds in moves.items()
-                    ),
+                    ((account, unit, at + seconds) for unit, seconds in moves.items()),
                 )
             return float(at - now)
 

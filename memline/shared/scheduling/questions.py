@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +18,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge
 from memline.shared.scheduling.health import Health
-from memline.shared.scheduling.limits import BURST_S, Limits, costs, minute_limits
+from memline.shared.scheduling.limits import Limits, costs, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.words import because
 
@@ -33,12 +34,7 @@ class QueryEmbedder:
     """Embeds questions for one agent; keeps its connection for the next question."""
 
     def __init__(
-        self,
-        settings: AgentSettings,
-        choice: Choice,
-        *,
-        limits: Limits | None = None,
-        clock: Clock,
+        self, settings: AgentSettings, choice: Choice, *, limits: Limits | None = None, clock: Clock
     ) -> None:
         """`limits`: those of a fleet; None for those of the home."""
         self._settings = settings
@@ -71,13 +67,11 @@ class QueryEmbedder:
 
         Raises a ProviderError: at once, without a call, while the provider is paused or in its cooldown.
         """
-        if state.is_stuck(self._clock.now()):
+        now = self._clock.now()
+        if state.is_stuck(now):
             raise ProviderStop(state.reason, hint=state.action)
-        waits = (
-            (state.wait_s(self._clock.now()), state.reason),
-            (self._retry_at - self._clock.monotonic(), self._cooldown_reason),
-        )
-        wait_s, why = max(waits)
+        cooldown_s = self._retry_at - self._clock.monotonic()
+        wait_s, why = max((state.wait_s(now), state.reason), (cooldown_s, self._cooldown_reason))
         if wait_s > 0:
             raise ProviderLater(
                 f"{active.identity.provider} is not asked for another {wait_s:.0f} s{because(why)}",
@@ -98,29 +92,24 @@ class QueryEmbedder:
             raise
 
     def _count(self, choice: Choice, active: IdentityRow, tokens: int) -> None:
-        """Count a question within the limits of a minute and of the day; it waits for neither.
+        """Count a question within the limits of a minute and of the day; it waits for no place.
 
-        Raises ProviderLater where they leave no room. Where they cannot be written now, one question more is
-        better than no answer, but not above a limit of the day.
+        Raises ProviderLater at the limit of the day. Where nothing can be written now, one question more is
+        better than no answer, but not above such a limit.
         """
-        account, now = account_id(choice.provider, choice.mark), self._clock.now()
+        account = account_id(choice.provider, choice.mark)
         max_requests, max_tokens = minute_limits(self._settings, choice)
-        moves = costs(tokens=tokens, max_requests=max_requests, max_tokens=max_tokens, is_question=True)
+        moves = costs(tokens=tokens, max_requests=max_requests, max_tokens=max_tokens)
         charge = Charge(identity=active.identity, account=account, mode=QUESTIONS)
         try:
-            wait_s = self._limits.take(account, moves, burst_s=BURST_S) if moves else 0.0
-            refusal = None if wait_s else self._budget.take(charge, tokens, now)
+            if moves:
+                self._limits.take(account, moves, max_wait_s=math.inf)
+            refusal = self._budget.take(charge, tokens, self._clock.now())
         except (IndexFault, QueueError) as error:
             if not self._budget.has_limits:
                 return
             words = f"the question cannot be counted: {error.message}"
             raise ProviderLater(words, hint=error.hint) from error
-        if wait_s:
-            raise ProviderLater(
-                f"{choice.provider} is at its limit of a minute",
-                hint=f"ask again in {wait_s:.0f} s; keyword search goes on",
-                retry_after_s=wait_s,
-            )
         if refusal:
             raise ProviderLater(refusal.what, hint=refusal.action)
 

@@ -1,5 +1,6 @@
 """Limits of a minute and cooldowns, shared by all processes of a home."""
 
+import math
 import multiprocessing
 import os
 import random
@@ -9,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from memline.shared.index.accounts import AccountFile
-from memline.shared.scheduling.limits import BURST_S, WINDOW_S, Limits, costs
+from memline.shared.scheduling.limits import WINDOW_S, Limits, costs
 from tests.support.clock import ManualClock
 
 #: A call that a minute holds eighteen of.
@@ -61,16 +62,10 @@ def test_a_call_above_the_whole_limit_goes_alone(limits, call):
     assert [limits.take("openai", costs(**call)) for _ in range(2)] == [0, WINDOW_S]
 
 
-def test_a_question_has_a_part_of_the_limit_for_itself(limits, clock):
-    question = costs(tokens=1, max_requests=60, is_question=True)
-    for _ in range(9):
-        limits.take("a", costs(tokens=1, max_requests=60), max_wait_s=100)
+def test_texts_leave_a_tenth_of_the_limit_to_questions(limits):
+    moves = costs(tokens=1, max_requests=60)
 
-    waits = [limits.take("a", question, burst_s=BURST_S) for _ in range(3)]
-    assert waits == [0, 0, pytest.approx(2 * WINDOW_S / 3 - BURST_S)]
-    clock.advance(waits[-1])
-    assert limits.take("a", question, burst_s=BURST_S) == 0
-    assert limits.take("b", costs(tokens=1, max_requests=1, is_question=True)) == 0
+    assert [limits.take("a", moves, max_wait_s=math.inf) for _ in range(55)][-1] == pytest.approx(WINDOW_S)
 
 
 def test_a_cooldown_keeps_all_callers_waiting_and_is_never_cut_short(limits, clock):

@@ -13,6 +13,7 @@ from memline.shared.index.accounts import AccountFile
 from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling.budget import spent
 from memline.shared.scheduling.health import Health
+from memline.shared.scheduling.limits import WINDOW_S, Limits, costs
 from memline.shared.scheduling.questions import COOLDOWN_SHARE, QueryEmbedder
 from tests.support.clock import ManualClock
 
@@ -78,23 +79,17 @@ def test_a_silent_provider_holds_up_one_question_and_those_after_it_not(embedder
     assert embedder.embed("q", ACTIVE, Health()) == b"vector"
 
 
-def test_questions_of_two_agents_with_one_key_count_together_and_wait_for_no_place(provider, clock, tmp_path):
+def test_questions_of_all_agents_with_one_key_go_at_once_and_move_texts_on(provider, clock, tmp_path):
     memory = MemorySearch(remote=Remote(requests_per_minute=40))
     paths = {"workspace": tmp_path, "state_dir": tmp_path, "home": tmp_path, "memory": memory}
-    one, two = (
-        make_embedder(AgentSettings(agent=name, index_path=tmp_path / name, **paths), provider, clock)
-        for name in ("one", "two")
-    )
+    agents = [AgentSettings(agent=name, index_path=tmp_path / name, **paths) for name in ("one", "two")]
 
-    one.embed("q", ACTIVE, Health())
-    two.embed("q", ACTIVE, Health())
-    began = clock.now()
-    why = refusal(one)
+    for settings in agents:
+        make_embedder(settings, provider, clock).embed("q", ACTIVE, Health())
 
-    assert "openai is at its limit of a minute" in why
-    assert (provider.calls, clock.now()) == (2, began)
-    clock.advance(62)
-    assert two.embed("q", ACTIVE, Health()) == b"vector"
+    limits = Limits(AccountFile(agents[0].account_path), clock)
+    wait_s = limits.take("openai:1", costs(tokens=1, max_requests=40))
+    assert (provider.calls, wait_s) == (2, pytest.approx(2 * WINDOW_S / 36))
 
 
 def test_questions_are_counted_and_stop_at_the_ceiling_of_the_day(provider, clock, tmp_path):
