@@ -19,7 +19,7 @@ QUEUES = {
     # Reading and splitting hold the interpreter lock: two threads hide the disk, more do not help.
     "chunk": 2,
     "embed": 4,
-    # Two threads, so that a large upload holds up no other job.
+    # Two threads, so that a large upload holds up no batch of another agent.
     "batch": 2,
     # The dispatcher relies on being alone.
     "store": 1,
