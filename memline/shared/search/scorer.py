@@ -17,7 +17,6 @@ is added, where the best s is 1. What each part is worth: `python -m benchmarks.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import nlargest
 from itertools import islice
 from sqlite3 import Connection
 
@@ -61,37 +60,32 @@ _NAMED = (
     " FROM names CROSS JOIN files ON files.id = file_id WHERE key IN (?, ?, ?)"
 )
 
-_TEXTS = "SELECT id, text_hash FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
-
 
 def score(matches: Matches, question: Question, pool: int) -> Words:
     """Score the best `pool` chunks of the files that are searched."""
     words = look_up(matches, question.terms, MAX_TERMS)
     names = _names(matches, words.lookups)
-    best = json_ids(nlargest(NAMED, names, key=names.__getitem__))
-    owners = matches.owners(CHUNKS, "file_id", best, NAMED_CHUNKS)
+    owners = matches.owners(CHUNKS, "file_id", json_ids(_best(names, NAMED)), NAMED_CHUNKS)
     words.named = {row: names[owner] for row, owner in owners.items()}
     among = None if matches.files is None else {*matches.owners(CHUNKS, "file_id", matches.files)}
     sums = _sums(matches, CHUNKS, words.lookups, pool, words.named, among)
     sums |= {row: sums.get(row, 0.0) + added for row, added in words.named.items()}
-    words.sums = {row: sums[row] for row in _best(matches, sums, pool)}
-    for row in matches.read([*words.sums][:NEAR_CHUNKS]).values():
+    words.sums = {row: sums[row] for row in _best(sums, pool)}
+    for row in matches.read(_best(words.sums, NEAR_CHUNKS)).values():
         words.sums[row.id] *= 1 + NEAR * near(row.text, words.needles)
-    for row in matches.read([max(words.sums, key=words.sums.__getitem__)] if words.sums else ()).values():
+    for row in matches.read(_best(words.sums, 1)[:1]).values():
         _add_described(matches, words, row)
     return words
 
 
-def _best(matches: Matches, sums: Mapping[int, float], pool: int, table: str = CHUNKS) -> list[int]:
-    """Return the best rows; ties by their text, so that an index made in another order answers the same."""
+def _best(sums: Mapping[int, float], most: int) -> list[int]:
+    """Return the best rows, the best first, with those that tie with the last, MANY in all.
+
+    So an index that was made in another order answers the same: ties are in the order of paths in the end.
+    """
     best = sorted(sums, key=sums.__getitem__, reverse=True)
-    ends = [at for at in (NEAR_CHUNKS, pool) if at < len(best) and table == CHUNKS]
-    cuts = {sums[best[at]] for at in ends if sums[best[at]] == sums[best[at - 1]]}
-    tied = [row for row in best if sums[row] in cuts] if cuts else []
-    if 0 < len(tied) <= MANY:
-        texts = dict(matches.connection.execute(_TEXTS, (json_ids(tied),)))
-        best.sort(key=lambda row: (sums[row], texts.get(row, b""), -row), reverse=True)
-    return best[:pool]
+    ties = (row for row in best[most:MANY] if sums[row] == sums[best[most - 1]])
+    return [*best[:most], *ties]
 
 
 def places(text: str, needles: Sequence[Needle]) -> list[tuple[int, str, float]]:
@@ -153,7 +147,7 @@ def _sums(
     sums = dict[int, float]()
     for some in (early, late):
         if some is late and late:
-            among = {*_best(matches, sums, pool, table), *kept}
+            among = {*_best(sums, pool), *kept}
             some = [each for each in late if matches.count(table, each.match) <= COMMON]
         fits = matches.fits(table, [each.match for each in some], among)
         for each in some:
