@@ -77,10 +77,6 @@ def _alone(ranked: Iterable[matches.Row], *, wanted: int, max_tokens: int) -> li
     return _PASSAGES(ranked, wanted=wanted, max_tokens=0)
 
 
-def _by_words(*args: Any, **given: Any) -> Any:
-    return _RETRIEVE(*args, **given | {"embedder": None})
-
-
 def _no_stand_ins(mode: str, words: terms.Words, cosines: Mapping[int, float], *rest: Any) -> Any:
     return _FUSE(mode, words, dict.fromkeys(words.sums, 0.0) | dict(cosines), *rest)
 
@@ -109,7 +105,9 @@ PARTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
 #: The same of what is done beside vectors.
 PARTS_OF_MEANING: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "all of it": nullcontext,
-    "keywords alone": partial(_changed, (answerer, "retrieve", _by_words)),
+    "keywords alone": lambda: _changed(
+        (answerer, "retrieve", lambda *args, **given: _RETRIEVE(*args, **given | {"embedder": None}))
+    ),
     "meaning alone": partial(
         _changed, (fusion, "fuse", lambda mode, words, *rest: _FUSE("vector", terms.Words(), *rest))
     ),

@@ -18,8 +18,8 @@ from memline.shared.index.identities import IdentityRow
 #: FTS5's k1.
 K1 = 1.2
 
-#: What is kept in all, 100 bytes each, and what a count, a chunk and an answer take of it.
-MOST_KEPT, KEPT_COUNT, KEPT_CHUNK, KEPT_ANSWER = 200_000, 5, 20, 100
+#: Chunks that are kept at most, with what else was seen of the index: 15 MB.
+MOST_ROWS = 10_000
 
 #: The full-text tables: of chunks, whose headings and paths weigh .7, and of names.
 CHUNKS, NAMES = "chunks", "names"
@@ -87,17 +87,16 @@ class Matches:
         self.answers: dict[object, Any] = {}
         self._counts: dict[str, tuple[int, int]] = {}
         self._rows: dict[int, Row] = {}
-        self._kept = 0
 
     def follow(self) -> None:
         """Forget everything if the index has changed; first in each read transaction."""
         version = scalar(self.connection, "PRAGMA data_version")
-        if version != self.version or self._kept > MOST_KEPT:
+        if version != self.version or len(self._rows) > MOST_ROWS:
             count = "SELECT count(*) FROM {}_fts"
             self.totals = {each: scalar(self.connection, count.format(each)) for each in (CHUNKS, NAMES)}
             self.active = identities.active(self.connection)
             self.sources = ledger.sources(self.connection)
-            self.answers, self._counts, self._rows, self._kept = {}, {}, {}, 0
+            self.answers, self._counts, self._rows = {}, {}, {}
         self.version = version
 
     def counts(self, phrases: Iterable[str]) -> dict[str, int]:
@@ -106,7 +105,6 @@ class Matches:
         if new := [each for each in phrases if each not in self._counts]:
             rows = self.connection.execute(_COUNT, (json.dumps(new),))
             self._counts |= {phrase: (chunks, names) for phrase, chunks, names in rows}
-            self._kept += KEPT_COUNT * len(new)
         counts = {each: self._counts[each][0] for each in phrases}
         if self.files is None or not any(counts.values()):
             return counts
@@ -136,11 +134,6 @@ class Matches:
             fits[new[key]][row] = min(1.0, bm25 * scales[key])
         return fits
 
-    def keep(self, asked: object, answer: object) -> None:
-        """Keep an answer until the index changes."""
-        self.answers[asked] = answer
-        self._kept += KEPT_ANSWER
-
     def owners(self, table: str, column: str, ids: str, first: int = sys.maxsize) -> dict[int, int]:
         """Return row -> file id of rows by ids (JSON), in files that are searched; of chunks the `first`."""
         if ids == "[]":
@@ -155,5 +148,4 @@ class Matches:
         if new := [each for each in ids if each not in self._rows]:
             rows = self.connection.execute(_ROWS, (json_ids(new),))
             self._rows |= {columns[0]: Row._make(columns) for columns in rows}
-            self._kept += KEPT_CHUNK * len(new)
         return {each: self._rows[each] for each in ids}

@@ -19,7 +19,6 @@ from memline.shared.errors import ProviderError
 from memline.shared.index import bits, driver
 from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
-from memline.shared.packages import lack, remedy
 from memline.shared.search.matches import Matches
 
 #: Ids with their cosines, the best first.
@@ -115,7 +114,7 @@ class SearchIndex:
         self._opens = 0
         #: A mark of what the last snapshot saw: another once anything was committed to the index.
         self.version = 0, 0
-        #: Why sqlite-vec is not used; None while it was not needed.
+        #: Why sqlite-vec is not used; empty where it is, None while it was not needed.
         self._vec_error: str | None = None
         #: A `VectorMatrix`, whose module imports numpy, and the version and identity that it has.
         self._matrix: Any = None
@@ -162,21 +161,15 @@ class SearchIndex:
             what = f"the question has {dims} dimensions, the index {active.vector_dims}"
             raise ProviderError(what, hint="memline index")
         connection = self.matches.connection
-        matrix = self._numpy(connection, active) if self._long_lived else None
-        if matrix is None:
-            if self._vec_error is None:
-                self._vec_error = self._is_off or driver.load_vec(connection, self._extension_path)
-            if self._vec_error and (matrix := self._numpy(connection, active)) is None:
-                what = f"numpy {lack('numpy')}, and sqlite-vec: {self._vec_error}"
-                raise ProviderError(what, hint=remedy("numpy"))
+        if self._vec_error is None and not self._long_lived:
+            self._vec_error = self._is_off or driver.load_vec(connection, self._extension_path)
+        matrix = None if self._vec_error == "" else self._numpy(connection, active)
         return Comparison(connection, active.id, query, matrix)
 
     def _numpy(self, connection: Connection, active: IdentityRow) -> Any:
         # The product is bound by memory, not by arithmetic. OpenBLAS's threads spin while they wait for each
         # other: 20 ms of CPU instead of 8 for a question at 10,000 vectors with another process at work.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        if lack("numpy"):
-            return None
         from memline.shared.index.matrix import VectorMatrix  # imports numpy: 110 ms
 
         matrix, asked = self._matrix, (self.version, active.id)

@@ -109,7 +109,7 @@ def retrieve(
             model=active.identity.model if active else "",
         )
         if not findings:
-            index.matches.keep(asked, answer)
+            index.matches.answers[asked] = answer
         return answer
 
 
@@ -194,7 +194,7 @@ class _Search(Struct):
             return
         tokens = token_rows.read(self.matches.connection, vectors.values())
         if packed := [(each, tokens[vector]) for each, vector in vectors.items() if vector in tokens]:
-            from memline.shared.search import late  # imports numpy: 110 ms
+            from memline.shared.embedders import late  # imports numpy: 110 ms
 
             fitted = token_rows.projection(self.matches.connection, compared.identity_id)
             words = (each for each in reversed(self.words.lookups) if each.term.kind in ("word", "id"))

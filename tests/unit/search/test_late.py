@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from memline.shared.embedders import token_vectors
-from memline.shared.search import late
+from memline.shared.embedders import late, token_vectors
 from tests.unit.search.conftest import ask
 
 #: A direction a word.
