@@ -41,17 +41,15 @@ def chunk_files(message: ChunkFiles) -> None:
         row = file_reader.read(path, entry=entries.get(path), force=message.force)
         rows.append(row)
         chars += sum(len(chunk.text) for chunk in row.chunks or ())
-        if chars > MESSAGE_CHARS:
-            _send(message, rows, context)
+        if chars > MESSAGE_CHARS or path == message.paths[-1]:
+            _wait_for_room(context)
+            send(StoreFiles(agent=message.agent, files=tuple(rows), job=message.job, index=message.index))
             rows, chars = [], 0
-    if rows:
-        _send(message, rows, context)
 
 
-def _send(message: ChunkFiles, rows: list[FileRow], context: Context) -> None:
-    """Send rows when the store worker has room, so that texts do not pile up in memory or Redis."""
+def _wait_for_room(context: Context) -> None:
+    """Wait for the store worker, so that texts do not pile up in memory or Redis."""
     # While Redis is away the sender waits for it, and says so.
     with suppress(QueueError):
         while context.store_depth() > MAX_STORE_DEPTH and not context.stopping.wait(LOOK_EVERY_S):
             pass
-    send(StoreFiles(agent=message.agent, files=tuple(rows), job=message.job, index=message.index))

@@ -1,6 +1,6 @@
 """Hold what the actors of this process share: settings, open indexes, and what else stays open until its end.
 
-The process that starts the workers sets it: `workers.lifecycle`.
+The process that starts the workers sets it: `workers.process`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
+from functools import cache
 from typing import Any, TypeVar
 
 import dramatiq
@@ -70,7 +71,8 @@ class Context:
         self._lock = threading.RLock()
         self._writers: dict[str, IndexWriter] = {}
         self._holds: dict[str, Hold] = {}
-        self._choices: dict[str, tuple[Choice, Choice | None]] = {}
+        #: Agent -> its primary provider, and its fallback; None when there is none that can work.
+        self.choices = cache(self._choose)
         self._open: dict[Hashable, Any] = {}
         #: (agent, whether deeply) -> when a sweep is due (monotonic seconds).
         self._sweeps: dict[tuple[str, bool], float] = {}
@@ -99,14 +101,9 @@ class Context:
             )
         return settings
 
-    def choices(self, agent: str) -> tuple[Choice, Choice | None]:
-        """Give the primary provider of an agent, and its fallback; None when there is none that can work."""
-        with self._lock:
-            if agent not in self._choices:
-                settings = self.agent(agent, needs_workspace=False)
-                primary = choose(settings)
-                self._choices[agent] = primary, choose_fallback(settings, primary)
-            return self._choices[agent]
+    def _choose(self, agent: str) -> tuple[Choice, Choice | None]:
+        primary = choose(settings := self.agent(agent))
+        return primary, choose_fallback(settings, primary)
 
     def writer(self, agent: str) -> IndexWriter:
         """Give the open index of an agent, made ready for work the first time."""

@@ -117,17 +117,6 @@ class _Sending:
         Raises ProviderLater when the wait is too long, the call could end after the lease, or the process is
         to end.
         """
-        try:
-            self._take_place(texts)
-        except (IndexFault, QueueError) as error:
-            raise _Unsent(f"not sent, since its place cannot be counted: {error.message}") from error
-        if self._context.stopping.is_set():
-            raise _Unsent("the process that was to send it ends")
-        # Last: to ask for the place, and to wait for it, takes time as well.
-        if not leases.may_call(self._request.until - self._context.clock.now(), self._choice.timeout_s):
-            raise _Unsent("the lease of these texts is over")
-
-    def _take_place(self, texts: Sequence[str]) -> None:
         (max_requests, max_tokens), provider = self.limits, self._choice.provider
         pace = self._context.limits
         moves = limits.costs(
@@ -136,15 +125,23 @@ class _Sending:
             max_requests=max_requests,
             max_tokens=max_tokens,
         )
-        wait_s = pace.take(self._account, moves, max_wait_s=MAX_WAIT_S)
-        if 0 < wait_s <= MAX_WAIT_S:
-            self._context.clock.sleep(wait_s)
-            # Another worker may have heard a no meanwhile.
-            wait_s = pace.take(self._account, {})
+        try:
+            wait_s = pace.take(self._account, moves, max_wait_s=MAX_WAIT_S)
+            if 0 < wait_s <= MAX_WAIT_S:
+                self._context.clock.sleep(wait_s)
+                # Another worker may have heard a no meanwhile.
+                wait_s = pace.take(self._account, {})
+        except (IndexFault, QueueError) as error:
+            raise _Unsent(f"not sent, since its place cannot be counted: {error.message}") from error
         if wait_s > 0:
             words = f"{provider} is at its limit of a minute, or asked to wait"
             # Until the place is near enough to be waited for.
             raise _Unsent(words, retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
+        if self._context.stopping.is_set():
+            raise _Unsent("the process that was to send it ends")
+        # Last: to ask for the place, and to wait for it, takes time as well.
+        if not leases.may_call(self._request.until - self._context.clock.now(), self._choice.timeout_s):
+            raise _Unsent("the lease of these texts is over")
 
     def cool_down(self, outcome: Outcome) -> None:
         """Keep the other requests that workers have in hand from running into the same no."""

@@ -56,10 +56,7 @@ def store_vectors(message: StoreVectors) -> None:
         learned=message.learned,
         usage=message.usage,
     )
-    if message.vectors:
-        _dispatch(context, message.agent, only_full=True)
-    else:
-        context.schedule(message.agent, LINGER_S)
+    _dispatch(context, message.agent, only_full=True)
 
 
 @actor(Sweep)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 from memline.producers.bridges.qmd.updates import QmdUpdates
 from memline.producers.runs.in_process import local_workers
@@ -39,19 +39,14 @@ def following(
     """
     followers = list[Follower]()
     is_old = False
-
-    def scan(follower: Follower) -> None:
-        try:
-            follower.tick()
-        except IndexCorrupt:
-            # Moved aside and built again by `up`; in a fleet by `index`.
-            if on_note:
-                raise
+    # `up` moves a damaged index aside itself; for a fleet `index` does it.
+    passing = suppress(*[] if on_note else [IndexCorrupt])
 
     def tick() -> None:
         nonlocal is_old
         for follower in followers:
-            scan(follower)
+            with passing:
+                follower.tick()
         qmd.tick()
         if not is_old and (file := settings.file.newer()):
             Log("settings").warning("settings.old", file=file)
@@ -63,7 +58,8 @@ def following(
         for agent in agents:
             follower = stack.enter_context(Follower(agent, on_change=qmd.changed))
             followers.append(follower)
-            scan(follower)
+            with passing:
+                follower.tick()
             mode, sessions = follower.mode(), " and its sessions" if transcripts_of(agent) else ""
             Log("follow").info("files.followed", agent=agent.agent, workspace=agent.workspace, mode=mode)
             if on_note:

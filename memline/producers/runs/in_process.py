@@ -5,12 +5,11 @@ The actors are those of the fleet; only the broker differs.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from memline.shared.clock import Clock
 from memline.shared.config.agents import Settings
@@ -18,7 +17,7 @@ from memline.shared.errors import IndexCorrupt
 from memline.shared.queue import broker as queue_broker
 from memline.shared.queue.routes import INDEXING, QUEUES, uses_batches
 from memline.workers.context import Context
-from memline.workers.lifecycle import serve_queues
+from memline.workers.process import serve_queues
 
 #: Milliseconds an idle thread sleeps before it looks whether it should stop: short for a command that ends,
 #: longer for `up`, where some eighteen threads wake as often, for weeks.
@@ -53,8 +52,11 @@ def local_workers(
 
     with _one_at_a_time:
         if "memline.producers.start" in sys.modules:
-            # Not in a program that uses `Memory`: it may have threads of its own.
-            _share_one_heap()
+            # glibc gives each thread a heap of its own, which keeps the room of the largest answer: with one
+            # heap 7,000 vectors were indexed with 111 MB at most instead of 153, in the same time. A program
+            # that uses `Memory` may have threads of its own.
+            with suppress(AttributeError, OSError):
+                ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
         broker = queue_broker.in_process()
         context = Context(settings, clock=clock, kind=kind)
         # A worker for batches runs when some agent uses them, or has left one open.
@@ -62,13 +64,3 @@ def local_workers(
         threads_of = {queue: QUEUES[queue] for queue in (*INDEXING, *["batch"] * has_batches)}
         with serve_queues(broker, context, threads_of, idle_ms=IDLE_MS[kind], stop_ms=STOP_TIMEOUT_MS):
             yield check
-
-
-def _share_one_heap() -> None:
-    """Let threads that are started from now on take memory from one heap, where the C library is glibc.
-
-    It gives each a heap of its own, which keeps the room of the largest answer: 7,000 vectors of 1,536 were
-    indexed with 153 MB at most, so with 111, in the same time.
-    """
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)

@@ -195,17 +195,19 @@ class IndexRun:
         """
         # Imported only when there is work: the actors and dramatiq cost 75 ms of CPU.
         from memline.producers.runs.in_process import local_workers
-        from memline.shared.queue.broker import send
-        from memline.shared.queue.fleet_workers import fleet_workers
+        from memline.shared.queue import broker, fleet_workers
 
         settings, agent = self._settings, self._agent
-        workers = fleet_workers(settings.queue, agent) if settings.queue else local_workers(settings)
+        if settings.queue:
+            workers = fleet_workers.fleet_workers(settings.queue, agent)
+        else:
+            workers = local_workers(settings, clock=self._clock)
         with workers as check_workers:
             # Not before: the workers of another run in this process may have had to end first.
             self._unchanged_since = self._clock.monotonic()
             progress = RunProgress()
             # The store worker takes up what waits in the rows.
-            send(Sweep(agent=self._agent.agent))
+            broker.send(Sweep(agent=self._agent.agent))
             while True:
                 began = time.monotonic()
                 # First: an actor that writes to a deleted file fails with an error that hides the reason.

@@ -5,7 +5,7 @@ import pytest
 from memline.producers.runs import in_process
 from memline.producers.runs.in_process import local_workers
 from memline.shared.queue.feed import enqueue_files
-from memline.workers import context, lifecycle
+from memline.workers import context, process
 
 pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
 
@@ -53,7 +53,7 @@ def test_workers_wait_for_the_end_of_those_that_run_in_this_process(place):
 
 def test_workers_that_cannot_start_keep_no_others_from_it(place, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(lifecycle, "import_module", lambda _: 1 / 0)
+        patch.setattr(process, "import_module", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError), local_workers(place.settings):
             pass
 

@@ -5,7 +5,7 @@ from memline.shared.queue.broker import in_process
 from memline.shared.queue.messages import KINDS, Sweep
 from memline.shared.queue.routes import QUEUES
 from memline.workers import store
-from memline.workers.lifecycle import serve_queues
+from memline.workers.process import serve_queues
 from tests.unit.workers.conftest import work
 
 
