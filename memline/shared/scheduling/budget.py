@@ -1,9 +1,8 @@
 """Count what embedding costs, and keep it below the limits of a day (`limits`).
 
 A request counts when it is leased, with estimated tokens; its answer corrects that day by the provider's own
-`usage`. One that is never answered stays counted: it may have been paid for. So the sum is too high at most
-by what was in flight at a kill. A limit in money holds for models with a price, one in tokens for the others;
-a model without a price is stopped where there is only a limit in money.
+`usage`. One that is never answered stays counted: it may have been paid for. A limit in money holds for models
+with a price, one in tokens for the others, which are stopped where there is only a limit in money.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ from memline.shared.words import counted
 #: What is counted: the modes of a provider, and questions.
 REQUESTS, BATCH, QUESTIONS = "requests", "batch", "questions"
 
-#: Part of a day's limit that texts may use. The rest is for questions, so that search by meaning goes on
-#: when texts wait: a question has some ten tokens.
+#: Part of a day's limit that texts may use: the rest is for questions, of some ten tokens each.
 TEXTS_SHARE = 0.95
 
 #: Days that spending is kept, and days of the longer sum of `spent`.
@@ -141,12 +139,10 @@ _SPENT_IN_DAY = """
 SELECT coalesce(sum(cost), 0), coalesce(sum(iif(cost IS NULL, tokens, 0)), 0) FROM spending WHERE day = ?
 """
 
-# A correction changes what is there: in a file that was damaged nothing is.
 _ADD = """
-INSERT INTO spending SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE ?6 >= 0 OR EXISTS (
-    SELECT 1 FROM spending WHERE day = ?1 AND account = ?2 AND model = ?3 AND mode = ?4)
-ON CONFLICT (day, account, model, mode) DO UPDATE SET requests = max(0, requests + excluded.requests),
-    tokens = max(0, tokens + excluded.tokens), cost = max(0, cost + excluded.cost)
+INSERT INTO spending VALUES (?1, ?2, ?3, ?4, max(0, ?5), max(0, ?6), max(0, ?7))
+ON CONFLICT DO UPDATE SET
+    requests = max(0, requests + ?5), tokens = max(0, tokens + ?6), cost = max(0, cost + ?7)
 """
 
 

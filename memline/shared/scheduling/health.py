@@ -5,8 +5,7 @@
        └───────────────────── it worked ─────────────────┴─ it failed: the rest doubles ──┘
 
 Who moves `retry_at` of an open breaker on may send that request, the probe. If its answer never comes, the
-next may go when that time is over. The functions that decide take a value and return one; the rows are in the
-account file of a home, a pause by a person is in its index.
+next may go when that time is over. The rows are in the account file; a pause by a person is in its index.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ from memline.shared.index import meta
 from memline.shared.index.accounts import Accounts
 
 #: The modes of a provider.
-REQUESTS = "requests"
-BATCH = "batch"
-MODES = (REQUESTS, BATCH)
+MODES = REQUESTS, BATCH = "requests", "batch"
 
 #: Seconds of the pause after a first failure, and after the second.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 2.0
@@ -31,8 +28,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 2.0
 #: Opens in a row after which a provider fails for good: its fallback takes over, and `memline index` ends.
 FOR_GOOD = 2
 
-#: Requests of the largest size that work until that size doubles, and a size that is forgotten, since no
-#: provider takes larger requests.
+#: Requests of the largest size that work until it doubles, and a size that no provider passes.
 GROW_AFTER, MAX_ROWS = 32, 2_048
 
 #: Seconds that a provider may ask to wait, and that the probe of a breaker for batches may last.

@@ -54,8 +54,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 def lease_s(timeout_s: float) -> float:
     """Return the seconds a lease holds when a call of the provider may take `timeout_s`.
 
-    A request lasts two such times at most (`shared.embedders.request`), and waits for one other before it in
-    its worker (`workers.context.PER_THREAD`).
+    A request lasts two such times at most, and waits for one other before it in its worker.
     """
     return max(LEASE_S, 4 * timeout_s + MARGIN_S)
 
@@ -79,11 +78,10 @@ def lease(
 ) -> list[Request]:
     """Lease as many requests as `credits`, the health of the provider and the limits of the day allow.
 
-    `credits` bounds the requests in flight over all processes, so the queue of work stays in the rows and
-    a live edit waits behind seconds of work, not hours. With `only_full`, texts that would make a small
-    request wait while another request is in flight (Nagle's rule): more texts may join them meanwhile.
-    `for_batch`: whether texts of jobs wait for a batch (`shared.batches.plan`), but for those that a batch
-    could not embed.
+    `credits` bounds the requests in flight over all processes, so a live edit waits behind seconds of work,
+    not hours. With `only_full`, texts that would make a small request wait while another is in flight
+    (Nagle's rule): more may join them meanwhile. `for_batch`: whether texts of jobs that were never tried
+    wait for a batch (`shared.batches.plan`).
     """
     provider, connection, requests = target.identity.provider, accounts.index, list[Request]()
     with transaction(connection):
@@ -119,14 +117,11 @@ def lease(
             )
             vectors.lease_texts(connection, token, ids)
             texts = connection.execute(_TEXTS, (json_ids(ids),))
-            request = Request(
-                lease=token,
-                identity=target.identity,
-                texts=tuple(TextRow(hash=digest, text=text) for digest, text in texts),
-                until=until,
-                is_probe=is_single,
+            rows_of = tuple(TextRow(hash=digest, text=text) for digest, text in texts)
+            identity = target.identity
+            requests.append(
+                Request(lease=token, identity=identity, texts=rows_of, until=until, is_probe=is_single)
             )
-            requests.append(request)
     return requests
 
 

@@ -16,9 +16,8 @@ from memline.shared.embedders.choice import Choice
 from memline.shared.index.accounts import AccountFile
 from memline.shared.providers import LOCAL
 
-#: Seconds that a limit counts for: the provider's minute, and two more. A place is taken here before the
-#: request is on its way, and the provider counts when it has come: what is sent slowly and what is sent fast
-#: are nearer to each other there. Without them a fleet made 61 requests in a minute that allowed 60.
+#: Seconds that a limit counts for: the provider's minute, and two more, since it counts requests when they
+#: have come. Without them a fleet made 61 requests in a minute that allowed 60.
 WINDOW_S = 62.0
 
 #: Part of a limit that is left to questions.

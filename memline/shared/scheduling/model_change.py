@@ -1,10 +1,9 @@
 """Change the model of an index: build the vectors of the new one next to the old, then switch search.
 
 Every step is a short transaction that may be repeated: a crash anywhere leaves a usable index, and the next
-start goes on. A fallback is such a change. It takes over when the primary fails for good
-(`Health.has_given_up`); the primary takes its place back at the next start of a dispatcher once its breaker's
-rest is over, and at once when an operator asks (`memline index`, `memline queue resume`). Meanwhile it is not
-called, and the vectors of both are kept, so no text is paid for twice.
+start goes on. A fallback is such a change. It takes over when the primary fails for good, until a dispatcher
+starts after the rest of the primary's breaker, or an operator asks (`memline index`, `memline queue resume`).
+The vectors of both are kept, so no text is paid for twice.
 """
 
 from __future__ import annotations
