@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE
 from memline.shared.errors import IndexMissing
-from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding, note, of_error, problem, warning
+from memline.shared.finding import PROBLEM, Finding, note, of_error, problem, warning
 from memline.shared.findings.facts import MOST_NAMED, Facts, sending
 from memline.shared.index import ledger, meta
 from memline.shared.index.hold import has_follower
@@ -178,8 +178,9 @@ def files_behind(facts: Facts) -> Iterator[Finding]:
 
 def _to_index(code: str, what: str, facts: Facts) -> Finding:
     """Return the finding that something is to be indexed: a note where a process does that."""
-    level, action = (NOTE, "") if has_follower(facts.settings.index_path) else (WARNING, facts.catch_up)
-    return Finding(code=code, level=level, what=what, action=action)
+    if has_follower(facts.settings.index_path):
+        return note(code, what)
+    return warning(code, what, facts.catch_up)
 
 
 def _pending(count: int) -> str:
@@ -203,14 +204,14 @@ def no_provider(facts: Facts) -> Iterator[Finding]:
 
 def paused(facts: Facts) -> Iterator[Finding]:
     """A person paused embedding, or a provider."""
-    level, pending = (WARNING if facts.waiting else NOTE), _pending(facts.waiting)
+    find, pending = (warning if facts.waiting else note), _pending(facts.waiting)
     if facts.is_paused:
-        yield Finding(code="paused", level=level, what=health.PAUSED + pending, action=RESUME)
+        yield find("paused", health.PAUSED + pending, RESUME)
         return
     for (provider, mode), state in facts.breakers.items():
         if state.manual and mode == health.REQUESTS:
             what, action = f"{health.PAUSED} for {provider}{pending}", health.action_of(state, provider)
-            yield Finding(code="paused", level=level, what=what, action=action, subject=provider)
+            yield find("paused", what, action, provider)
 
 
 def ceiling_reached(facts: Facts) -> Iterator[Finding]:
@@ -231,20 +232,18 @@ def fallback_active(facts: Facts) -> Iterator[Finding]:
 
 def breaker_open(facts: Facts) -> Iterator[Finding]:
     """The circuit breaker of a provider is open: an outage, or a definite no."""
+    stopped = facts.fallback["from"] if facts.fallback else ""
     for (provider, mode), state in facts.breakers.items():
         is_batch = mode == health.BATCH
         # What a fallback stands in for is said by `fallback_active`.
-        is_replaced = facts.fallback is not None and facts.fallback["from"] == provider
-        if not state.paused or (is_replaced and not is_batch):
+        if not state.paused or (provider == stopped and not is_batch):
             continue
         is_in_use = facts.provider == provider and not is_batch
         wait_s = state.wait_s(facts.now)
         when = f"tried again in {span(wait_s)}" if wait_s > 0 else "tried again with the next text"
         what = f"the circuit breaker of {provider}{' for batches' * is_batch} is open, {when}: {state.reason}"
         what += "; requests go on" * is_batch + _pending(facts.waiting * is_in_use)
-        level = PROBLEM if is_in_use else NOTE
-        action = state.action or RESUME
-        yield Finding(code="breaker_open", level=level, what=what, action=action, subject=provider)
+        yield (problem if is_in_use else note)("breaker_open", what, state.action or RESUME, provider)
 
 
 def rate_limited(facts: Facts) -> Iterator[Finding]:
@@ -253,11 +252,12 @@ def rate_limited(facts: Facts) -> Iterator[Finding]:
         # The reason is gone after a request that was in flight meanwhile and worked.
         what = f"{facts.provider} is rate limited for {span(wait_s)}{because(facts.requests.reason)}"
         what += _pending(facts.waiting)
-        # A short one is over before a person has typed it.
-        level, action = NOTE, ""
-        if wait_s > LONG_HOLD_S:
-            level, action = WARNING, f"{RESUME}   (one request tries now, when the account allows more)"
-        yield Finding(code="rate_limited", level=level, what=what, action=action, subject=facts.provider)
+        if wait_s <= LONG_HOLD_S:
+            # It is over before a person has typed anything.
+            yield note("rate_limited", what, "", facts.provider)
+        else:
+            action = f"{RESUME}   (one request tries now, when the account allows more)"
+            yield warning("rate_limited", what, action, facts.provider)
 
 
 def model_differs(facts: Facts) -> Iterator[Finding]:
@@ -280,10 +280,9 @@ def batch_blocked(facts: Facts) -> Iterator[Finding]:
     """A batch waits for the operator, or is tried again after an error."""
     for batch in facts.batches:
         if batch.error:
-            state, level = ("cannot be collected", WARNING) if batch.action else ("is tried again", NOTE)
+            state, find = ("cannot be collected", warning) if batch.action else ("is tried again", note)
             what = f"batch {batch.token[:8]} {state}: {batch.error}"
-            action, subject = batch.action, batch.token
-            yield Finding(code="batch_blocked", level=level, what=what, action=action, subject=subject)
+            yield find("batch_blocked", what, batch.action, batch.token)
 
 
 def in_batch(facts: Facts) -> Iterator[Finding]:
@@ -322,10 +321,8 @@ def vectors_behind(facts: Facts) -> Iterator[Finding]:
         yield warning("vectors_behind", what, facts.catch_up)
 
 
-Check = Callable[[Facts], Iterator[Finding]]
-
 #: What is examined, the more urgent of a level first.
-CHECKS: tuple[Check, ...] = (
+CHECKS = (
     workspace_missing,
     index_unusable,
     not_writable,

@@ -1,8 +1,8 @@
 """Count what embedding costs, and keep it below the limits of a day (`limits`).
 
 A request counts when it is leased, with estimated tokens; its answer corrects that day by the provider's own
-`usage`. One that is never answered stays counted: it may have been paid for. A limit in money holds for models
-with a price, one in tokens for the others, which are stopped where there is only a limit in money.
+`usage`. One that is never answered stays counted: it may have been paid for. A limit in money holds for
+models with a price, one in tokens for the others, which are stopped where there is only a limit in money.
 """
 
 from __future__ import annotations

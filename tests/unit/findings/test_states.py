@@ -213,7 +213,6 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("vectors_behind", WARNING, lambda p, _: want_texts(p), "3 vectors are pending", "memline index"),
     ("vectors_behind", WARNING, cancel_texts, "3 vectors were cancelled with their job", "memline index"),
     ("files_failed", WARNING, lambda p, _: (p.write("memory/b.md", b"\0\1\2"), p.configure(provider="none"), p.index()), "1 file could not be read: memory/b.md: ", "make memory/b.md UTF-8 of at most 16 MB that Memline may read, or leave it out by memorySearch.exclude"),
-    ("files_failed", WARNING, lambda p, _: unreadable(p, "too_large", "failed"), "2 files could not be read: memory/0.md: why; memory/1.md: why", "make memory/0.md UTF-8"),
     ("files_failed", WARNING, lambda p, _: unreadable(p, *["unreadable"] * 3, "failed"), " … (memline status --verbose lists all)", "make memory/0.md UTF-8 of at most 16 MB that Memline may read, or leave it out by memorySearch.exclude"),
     ("files_failed", WARNING, lambda p, _: unreadable(p, "not_text", path="sessions/{}.jsonl"), "1 file could not be read: ", "mend or remove sessions/0.jsonl"),
     ("in_batch", NOTE, lambda p, _: make_batch(p), "3 texts are in 1 batch at openai: batch_7 in_progress", "memline jobs"),
@@ -356,15 +355,6 @@ def test_texts_in_a_batch_do_not_wait_for_what_holds_requests(place):
     verbs.pause(place.agent)
 
     assert one(found(place), "paused").what == "embedding is paused; 2 vectors are pending"
-
-
-def test_the_more_urgent_finding_comes_first(place):
-    want_texts(place)
-    place.configure(remote={})
-
-    codes = [each.code for each in found(place)]
-
-    assert codes == sorted(codes, key=["provider_unusable", "files_behind"].index)
 
 
 def told_to_stop(place, _):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from memline.shared.index import vectors
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import jobs
 from memline.shared.scheduling.jobs import Left
@@ -83,19 +82,6 @@ def test_texts_of_a_paused_job_wait_and_live_edits_do_not(desk):
     assert backlog(desk) == Backlog(leased=1, paused=2)
     assert again(desk, job).state == "paused"
     assert jobs.next_to_read(desk.connection) is None
-
-
-def test_a_text_that_failed_before_its_job_was_paused_is_not_sent_again(desk, clock):
-    job = make_job(desk, "a.md", "b.md")
-    desk.store_file(file_row("a.md", "apples"), job=job.token)
-    (request,) = lease_all(desk)
-    fail(desk, request, "refused")
-    change(desk, "pause", job)
-
-    clock.advance(vectors.FAILED_RETRY_S + 1)
-    desk.sweep()
-
-    assert lease_all(desk) == []
 
 
 def test_a_live_edit_takes_its_text_out_of_a_paused_job(desk):

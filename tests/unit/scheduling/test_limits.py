@@ -1,10 +1,7 @@
 """Limits of a minute and cooldowns, shared by all processes of a home."""
 
 import math
-import multiprocessing
-import os
 import random
-import signal
 from contextlib import closing
 
 import pytest
@@ -87,25 +84,3 @@ def test_a_cooldown_ends_when_an_operator_says_so(limits):
     limits.end_cooldown("openai")
 
     assert (limits.take("openai", {}), limits.take("voyage", {})) == (0, 60)
-
-
-def test_two_processes_share_a_minute_also_when_one_of_them_is_killed(path, clock):
-    context = multiprocessing.get_context("fork")
-    children = [context.Process(target=take_and_die, args=(path, clock)) for _ in range(2)]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join()
-
-    assert [child.exitcode for child in children] == [-9, -9]
-    with closing(Limits(AccountFile(path), clock)) as limits:
-        assert limits.take("openai", CALL) == pytest.approx(80 * WINDOW_S / 18)
-
-
-def take_and_die(path, clock):
-    """Take places in a process that is killed while it holds the file."""
-    file = AccountFile(path)
-    for _ in range(40):
-        Limits(file, clock).take("openai", CALL, max_wait_s=1_000)
-    with file.writing():
-        os.kill(os.getpid(), signal.SIGKILL)
