@@ -87,8 +87,8 @@ class IndexWriter:
         self.budget = Budget(file)
         self._clock = clock or SystemClock()
         self._cache_entries = cache_entries
-        #: When this process called the worker of batches for each that is due (monotonic seconds).
-        self._batch_sent_at: dict[str, float] = {}
+        #: When this process called the worker of batches for each step that is due (monotonic seconds).
+        self._batch_sent_at: dict[tuple[str, float], float] = {}
         #: The minute of the epoch that was noted last, in the process that dispatches.
         self._noted_minute = 0
         self._lease_s = lease_s
@@ -352,13 +352,13 @@ class IndexWriter:
     def due_batches(self) -> tuple[bool, float | None]:
         """Tell whether to call the worker of batches now; also seconds until the next call, None: never.
 
-        For a batch whose worker is at it, or was killed, it is called again after a while.
+        For a step whose worker is at it, or was killed, it is called again after a while.
         """
         with self.session() as (connection, now):
             due, next_due = batches.due(connection, now)
         at = self._clock.monotonic()
-        unsent = [token for token in due if at - self._batch_sent_at.get(token, -RESEND_S) >= RESEND_S]
-        self._batch_sent_at = {token: at if token in unsent else self._batch_sent_at[token] for token in due}
+        unsent = [step for step in due if at - self._batch_sent_at.get(step, -RESEND_S) >= RESEND_S]
+        self._batch_sent_at = {step: at if step in unsent else self._batch_sent_at[step] for step in due}
         return bool(unsent), RESEND_S if due else None if next_due is None else max(next_due - now, 0.0)
 
 

@@ -32,9 +32,9 @@ def advance_batches(message: AdvanceBatches) -> None:
             return
         with closing(lock):
             while not context.stopping.is_set() and (due := batches.due(writer.connection, clock.now())[0]):
-                life = Life(writer.accounts, writer.budget, writer.store_vectors, settings, clock, due[0])
+                token, _ = due[0]
+                life = Life(writer.accounts, writer.budget, writer.store_vectors, settings, clock, token)
                 life.advance()
-                after = life.row
-                _LOG.info("batch.advanced", batch=due[0], state=after.state, error=after.error)
+                _LOG.info("batch.advanced", batch=token, state=life.row.state, error=life.row.error)
     # The dispatcher goes on with what the batches left.
     send(Sweep(agent=message.agent))

@@ -105,8 +105,8 @@ def count(connection: Connection, token: str, *, stored: int = 0) -> bool:
     return bool(connection.execute(query, (stored, token)).rowcount)
 
 
-def due(connection: Connection, now: float) -> tuple[list[str], float | None]:
-    """Return the open batches whose next step is due, and when the first of the others is.
+def due(connection: Connection, now: float) -> tuple[list[tuple[str, float]], float | None]:
+    """Return the open batches whose next step is due, and since when; and when the first of the others is.
 
     While embedding is paused, only batches that their provider has.
     """
@@ -114,7 +114,7 @@ def due(connection: Connection, now: float) -> tuple[list[str], float | None]:
     waiting = "WHERE state <> 'closed'" + (" AND submitted_at > 0" if is_paused else "")
     rows = connection.execute(f"SELECT token, due FROM batches {waiting} ORDER BY due").fetchall()
     later = [at for _, at in rows if at > now]
-    return [token for token, at in rows if at <= now], min(later, default=None)
+    return [(token, at) for token, at in rows if at <= now], min(later, default=None)
 
 
 def poll_now(connection: Connection, now: float) -> None:

@@ -46,7 +46,7 @@ class Desk(SimpleNamespace):
     def step(self):
         """Let the worker do what is due, as the process that takes over after a kill does."""
         due, _ = batches.due(self.writer.connection, self.clock.now())
-        for token in due:
+        for token, _ in due:
             life = Life(
                 accounts=self.writer.accounts,
                 budget=self.writer.budget,
@@ -268,3 +268,12 @@ def test_a_backfill_that_is_worth_it_waits_for_a_batch(desk):
     # There is no place for a second one; a live edit goes in a request.
     assert desk.plan()
     assert desk.batch().rows == 2 * TEXTS
+
+
+def test_a_step_that_is_due_is_called_for_once_and_the_next_one_at_once(desk):
+    desk.plan()
+    calls = [desk.writer.due_batches()[0] for _ in range(2)]
+    desk.step()
+    desk.clock.advance(2)
+
+    assert [*calls, desk.writer.due_batches()[0]] == [True, False, True]
