@@ -11,7 +11,7 @@ from memline.shared.index.rows import FileRow
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import ChunkFiles, StoreFiles
 from memline.shared.sync.read_file import FileReader
-from memline.workers.context import Context, current
+from memline.workers.context import current
 
 #: Characters of text in one StoreFiles message, about: large enough to be cheap, small enough to stay in
 #: memory and off Redis for long.
@@ -30,7 +30,7 @@ def chunk_files(message: ChunkFiles) -> None:
     keeps the newest look.
     """
     context = current()
-    settings = context.agent(message.agent, index=message.index)
+    settings = context.agent(message.agent, index=message.index).with_workspace()
     file_reader = FileReader(settings, clock=context.clock)
     # A file that the ledger does not know is read and split in any case.
     with reading_if_any(settings.index_path) as reader:
@@ -42,14 +42,9 @@ def chunk_files(message: ChunkFiles) -> None:
         rows.append(row)
         chars += sum(len(chunk.text) for chunk in row.chunks or ())
         if chars > MESSAGE_CHARS or path == message.paths[-1]:
-            _wait_for_room(context)
+            # Texts are not to pile up. While Redis is away the sender waits for it, and says so.
+            with suppress(QueueError):
+                while context.store_depth() > MAX_STORE_DEPTH and not context.stopping.wait(LOOK_EVERY_S):
+                    pass
             send(StoreFiles(agent=message.agent, files=tuple(rows), job=message.job, index=message.index))
             rows, chars = [], 0
-
-
-def _wait_for_room(context: Context) -> None:
-    """Wait for the store worker, so that texts do not pile up in memory or Redis."""
-    # While Redis is away the sender waits for it, and says so.
-    with suppress(QueueError):
-        while context.store_depth() > MAX_STORE_DEPTH and not context.stopping.wait(LOOK_EVERY_S):
-            pass

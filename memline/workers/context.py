@@ -59,12 +59,11 @@ class Context:
     ) -> None:
         """`limits` and `client` (`shared.queue.redis_client.FleetClient`): None without a fleet.
 
-        `stopping`: set when the process is told to stop. `kind`: as of `shared.index.hold`.
+        `stopping`: set when the process is to stop; what waits then ends. `kind`: as of `shared.index.hold`.
         """
         self.settings = settings
         self.clock = clock or SystemClock()
         self.limits = limits or Limits(AccountFile(settings.account_path), self.clock)
-        #: When it is set, what waits waits no longer.
         self.stopping = stopping or threading.Event()
         self._client, self._kind = client, kind
         self._embed_threads = QUEUES["embed"] if client is None else 0
@@ -77,12 +76,11 @@ class Context:
         #: (agent, whether deeply) -> when a sweep is due (monotonic seconds).
         self._sweeps: dict[tuple[str, bool], float] = {}
 
-    def agent(self, agent: str, *, index: str = "", needs_workspace: bool = True) -> AgentSettings:
-        """Give the settings of an agent.
+    def agent(self, agent: str, *, index: str = "") -> AgentSettings:
+        """Give the settings of an agent; that of an embed worker may have no workspace.
 
         Raises MessageRefused for one this process does not know, and when `index`, the file name of the index
-        that is meant, is not that of the agent's workspace here. What only calls the provider needs no
-        workspace: an embed worker has none.
+        that is meant, is not that of the agent's workspace here.
         """
         settings = self.settings.agents.get(agent)
         if settings is None:
@@ -91,8 +89,6 @@ class Context:
                 f" (known: {', '.join(sorted(self.settings.agents))})",
                 hint="memline config show",
             )
-        if needs_workspace:
-            settings.with_workspace()
         if index and index != settings.index_path.name:
             raise MessageRefused(
                 f"a message is about the index {index}; for the agent {agent!r} this process works on"
@@ -111,7 +107,7 @@ class Context:
             # What is written to the old file would be lost.
             self._writers.pop(agent).close()
         if agent not in self._writers:
-            writer = IndexWriter.of(self.agent(agent), clock=self.clock)
+            writer = IndexWriter.of(self.agent(agent).with_workspace(), clock=self.clock)
             with writer.session() as (_, now):
                 model_change.start(writer.accounts, *self.choices(agent), now)
             self._writers[agent] = writer

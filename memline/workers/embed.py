@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose_for_identity
-from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, LateVector
+from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity
 from memline.shared.embedders.request import Outcome, Request
 from memline.shared.errors import (
     IndexFault,
@@ -25,8 +25,6 @@ from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import EmbedTexts, MessageRefused, StoreVectors
 from memline.shared.scheduling import leases, limits
 from memline.shared.scheduling.health import Failure
-from memline.shared.scheduling.leases import Request as Lease
-from memline.shared.scheduling.leases import Usage
 from memline.shared.scheduling.limits import minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.workers.context import Context, current
@@ -54,14 +52,14 @@ def embed_texts(message: EmbedTexts) -> None:
     context, request = current(), message.request
     outcome = Outcome(vectors=[None] * len(request.texts))
     try:
-        settings = context.agent(message.agent, needs_workspace=False)
+        settings = context.agent(message.agent)
         choice = _choice(settings, request.identity)
         embedder = context.keep((message.agent, request.identity.key), choice.build)
         if not context.begin(request.lease, request.until - context.clock.now()):
             # A worker before this one has begun to send it, and has ended since.
             _LOG.warning("request.dropped", lease=request.lease, texts=len(request.texts))
             return
-        sending = _Sending(context, request, settings, choice)
+        sending = _Sending(context, settings, choice, request.until)
         outcome = Request(
             embedder,
             [text.text for text in request.texts],
@@ -85,7 +83,7 @@ def embed_texts(message: EmbedTexts) -> None:
         outcome.error = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
         send(_answer(message, outcome, None))
         raise
-    send(_answer(message, outcome, Usage(tokens=outcome.used_tokens, paid_calls=outcome.paid_calls)))
+    send(_answer(message, outcome, leases.Usage(tokens=outcome.used_tokens, paid_calls=outcome.paid_calls)))
 
 
 def _choice(settings: AgentSettings, identity: Identity) -> Choice:
@@ -105,8 +103,8 @@ class _Unsent(ProviderLater):
 class _Sending:
     """Decides before each call of a request whether it may be made."""
 
-    def __init__(self, context: Context, request: Lease, settings: AgentSettings, choice: Choice) -> None:
-        self._context, self._request, self._choice = context, request, choice
+    def __init__(self, context: Context, settings: AgentSettings, choice: Choice, until: float) -> None:
+        self._context, self._choice, self._until = context, choice, until
         self._account = account_id(choice.provider, choice.mark)
         #: Requests and tokens a minute.
         self.limits = minute_limits(settings, choice)
@@ -140,7 +138,7 @@ class _Sending:
         if self._context.stopping.is_set():
             raise _Unsent("the process that was to send it ends")
         # Last: to ask for the place, and to wait for it, takes time as well.
-        if not leases.may_call(self._request.until - self._context.clock.now(), self._choice.timeout_s):
+        if not leases.may_call(self._until - self._context.clock.now(), self._choice.timeout_s):
             raise _Unsent("the lease of these texts is over")
 
     def cool_down(self, outcome: Outcome) -> None:
@@ -156,15 +154,11 @@ class _Sending:
                 self._context.limits.cool_down(self._account, wait_s)
 
 
-def _answer(message: EmbedTexts, outcome: Outcome, usage: Usage | None) -> StoreVectors:
+def _answer(message: EmbedTexts, outcome: Outcome, usage: leases.Usage | None) -> StoreVectors:
     """Tell what came of a request: vectors, and failures by their kind."""
     request, failed = message.request, [([index], why) for index, why in outcome.failures]
     vectors = tuple(
-        VectorRow(
-            hash=text.hash,
-            vector=bytes(vector),
-            tokens=vector.tokens if isinstance(vector, LateVector) else b"",
-        )
+        VectorRow(hash=text.hash, vector=bytes(vector), tokens=getattr(vector, "tokens", b""))
         for text, vector in zip(request.texts, outcome.vectors, strict=True)
         if vector is not None
     )

@@ -33,7 +33,7 @@ def run_query(message: RunQuery) -> None:
         return
     try:
         request = search_request(message.query, **message.options)
-        settings = context.agent(message.agent, index=message.index)
+        settings = context.agent(message.agent, index=message.index).with_workspace()
         memory = context.keep(("memory", message.agent), lambda: _answerer(context, message.agent))
         answer = replace(memory.ask(request), workspace=str(settings.workspace)).to_json()
     except (MemlineError, TypeError) as error:

@@ -88,11 +88,11 @@ def _dispatch(context: Context, agent: str, *, only_full: bool) -> None:
         model_change.switch_if_needed(writer.accounts, primary, second, now)
         if second is not None and model_change.is_target(connection, second):
             primary = second
-    if (identity := primary.identity) is not None and primary.caps is not None:
+    if (identity := primary.identity) is not None and (caps := primary.caps) is not None:
         # Lease what the credits allow; what is worth a batch waits for one.
         batch = context.agent(agent).memory.remote.batch
         rules = batch if batch.enabled and PROVIDERS[identity.provider].batch_hours else None
-        credits, caps = context.credits(), primary.caps
+        credits = context.credits()
         requests = writer.lease(caps, credits=credits, only_full=only_full, only=identity, batch=rules)
         for request in requests:
             send(EmbedTexts(agent=agent, request=request))

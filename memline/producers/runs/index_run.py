@@ -86,9 +86,9 @@ def bring_up_to_date(
                 if re_embed:
                     model_change.forget_vectors(connection, now)
                 plan = make_plan(agent, choice, connection, accepts_removals=accept_removals)
-            _make_job(writer, plan, force=force)
+            has_work = _make_job(writer, plan, force=force)
         with closing(IndexRun(settings, agent, plan, started_ns=started_ns, clock=clock)) as run:
-            if run.has_work:
+            if has_work:
                 run.work(on_progress=on_progress)
             with closing(IndexWriter.of(agent, clock=clock)) as writer:
                 # The sweep of a process that stays would come too late.
@@ -98,8 +98,8 @@ def bring_up_to_date(
     return build_again_if_damaged([agent], run, on_note=on_note)
 
 
-def _make_job(writer: IndexWriter, plan: Plan, *, force: bool) -> None:
-    """Make a job of the files that are to be read, with `force` of all.
+def _make_job(writer: IndexWriter, plan: Plan, *, force: bool) -> bool:
+    """Make a job of the files that are to be read, with `force` of all; tell whether workers have work.
 
     What an open job reads already is left to it: a run that was interrupted goes on as that job.
     """
@@ -119,6 +119,9 @@ def _make_job(writer: IndexWriter, plan: Plan, *, force: bool) -> None:
                 files=files,
                 force=force,
             )
+        target = identities.target(connection)
+        is_pending = target is not None and vectors.is_pending(connection, target.id)
+        return is_pending or bool(jobs.next_to_read(connection) or batches.open_batches(connection))
 
 
 def build_again_if_damaged(
@@ -175,17 +178,6 @@ class IndexRun:
 
     def close(self) -> None:
         self._reader.close()
-
-    @property
-    def has_work(self) -> bool:
-        """Tell whether a running job has files that were not read, or vectors are pending."""
-        with faults(self._agent.index_path):
-            target = identities.target(self._reader)
-            return bool(
-                jobs.next_to_read(self._reader)
-                or (target and vectors.backlog(self._reader, target.id).pending)
-                or batches.open_batches(self._reader)
-            )
 
     def work(self, *, on_progress: Callable[[RunProgress], None]) -> None:
         """Let the workers of this process, or of the fleet, read the files of jobs and embed what is missing.
