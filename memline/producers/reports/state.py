@@ -25,7 +25,7 @@ from memline.shared.finding import Finding, by_urgency, problem
 from memline.shared.findings.check import check, check_common
 from memline.shared.findings.conditions import RESUME
 from memline.shared.findings.facts import Facts, sending
-from memline.shared.index import chunks, driver, identities, ledger, vectors
+from memline.shared.index import chunks, driver, identities, ledger, meta, vectors
 from memline.shared.index.accounts import AccountFile
 from memline.shared.queue.fleet import Fleet, fleet_at
 from memline.shared.scheduling import health, jobs
@@ -83,7 +83,7 @@ class AgentState(Facts):
         self.ready, self.cached = vectors.count_ready(self.index), vectors.count_cached(self.index)
         self.providers = _accounts(self)
         #: Of the last minute.
-        self.vectors_per_second = round(self.rate, 2)
+        self.vectors_per_second = round(meta.recent_rate(self.index, now), 2) if self.has_embedder else 0.0
         #: Files of jobs that were not read: without them an index whose job has begun looks complete.
         self.files_waiting = jobs.count_waiting(self.index)
         #: JSON of the jobs that are not over.

@@ -46,8 +46,8 @@ def workspace_missing(facts: Facts) -> Iterator[Finding]:
     what = f"there is no folder {facts.settings.workspace}"
     if files := sum(count for _, count, _ in ledger.source_counts(facts.index)):
         what += f"; answers come from what was indexed of it, {counted(files, 'file')}"
-    named = f"correct {facts.settings.workspace_origin}" if facts.settings.workspace_origin else "name it"
-    yield problem("workspace_missing", what, f"put it back, or {named}, then: memline index")
+    named = facts.settings.workspace_origin or "its name"
+    yield problem("workspace_missing", what, f"put it back, or correct {named}, then: memline index")
 
 
 def root_emptied(facts: Facts) -> Iterator[Finding]:
@@ -148,8 +148,7 @@ def source_missing(facts: Facts) -> Iterator[Finding]:
     for issue in facts.plan.discovery.issues if facts.plan and facts.has_workspace else ():
         # MEMORY.md may stand alone; that there is no note at all is said by `no_notes`.
         if not issue.startswith(("no memory files found", "memory directory missing")):
-            key = "transcripts" if issue.startswith("sessions of ") else "extraPaths"
-            action = f"put it in its place, or let it be read; or change memorySearch.{key}"
+            action = "put it in its place, or let it be read; or take it out of the configuration"
             yield warning("source_missing", issue, action)
 
 
@@ -310,11 +309,8 @@ def vectors_behind(facts: Facts) -> Iterator[Finding]:
         return
     stop, what = sending(facts), f"{counted(facts.waiting, 'vector', 'are')} pending"
     if stop is None and facts.has_embedder:
-        state = facts.requests
-        if state.reason:
-            what += f"; {state.reason}; goes on in {span(state.wait_s(facts.now))}"
-        elif facts.rate >= 1:
-            what += f", {facts.rate:,.0f} a second, about {span(facts.waiting / facts.rate)}"
+        if reason := facts.requests.reason:
+            what += f"; {reason}; goes on in {span(facts.requests.wait_s(facts.now))}"
         yield note("vectors_behind", what)
     elif stop is None or stop.code in ("role_missing", "redis_unusable"):
         # Other reasons are findings of their own, with the count.

@@ -132,11 +132,6 @@ class Facts:
         return sum(batches.texts_left(self.index, batch.token, needed=True) for batch in self.batches)
 
     @cached_property
-    def rate(self) -> float:
-        """Vectors stored a second, in the last minute; 0 while nothing embeds."""
-        return meta.recent_rate(self.index, self.now) if self.has_embedder else 0.0
-
-    @cached_property
     def failed_texts(self) -> list[tuple[str, str, str]]:
         """Text hash, reason and path (empty: of no file any more) of the first texts that got no vector."""
         rows = vectors.failures(self.index, self.target.id, MOST_NAMED) if self.target else []

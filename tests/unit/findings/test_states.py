@@ -187,7 +187,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("no_notes", PROBLEM, lambda p, _: (shutil.rmtree(p.workspace / "memory"), p.write("MEMORY.md.bak/a.md", "A."), p.write("memory/.keep", "")), "1 Markdown file is not read: MEMORY.md.bak/a.md", "memorySearch.extraPaths"),
     ("no_notes", WARNING, lambda p, _: shutil.rmtree(p.workspace / "memory"), "there is no Markdown", "write a note"),
     ("source_missing", WARNING, lambda p, _: p.configure(extraPaths=["/none"]), "/none", "put it in its place"),
-    ("source_missing", WARNING, lambda p, _: p.configure(experimental={"sessionMemory": True}, sources=["memory", "sessions"], transcripts=["codex"]), "sessions of Codex not readable", "change memorySearch.transcripts"),
+    ("source_missing", WARNING, lambda p, _: p.configure(experimental={"sessionMemory": True}, sources=["memory", "sessions"], transcripts=["codex"]), "sessions of Codex not readable", "take it out of the configuration"),
     ("no_notes", NOTE, lambda p, _: (p.write("docs/a.md", "A."), p.write("docs/b.MDX", "B.")), "beside MEMORY.md and memory/ 2 Markdown files are not read: docs/a.md, docs/b.MDX", "/docs"),
     ("provider_unusable", PROBLEM, lambda p, _: p.configure(remote={}), "keyword search only: No API key found", "export OPENAI_API_KEY"),
     ("provider_unusable", PROBLEM, lambda p, _: p.configure(provider="local", local={"modelPath": "/none.gguf"}), "keyword search only: ", ""),
@@ -302,9 +302,6 @@ def test_texts_are_sent_unless_something_stops_them(place, monkeypatch, state, s
 
 def test_what_is_at_work_is_a_note_without_advice(place):
     want_texts(place, 1628)
-    with writing(place) as writer, writer.transaction() as (connection, now):
-        bucket = int(now) // meta.BUCKET_S
-        meta.put(connection, meta.EMBEDDED_RECENTLY, [[bucket - 3, 33 * 30 + 33 * int(now) % meta.BUCKET_S]])
 
     # The process that sends them holds the lock of the index.
     with closing(hold(place.index_path, "index", time.time())):
@@ -313,7 +310,7 @@ def test_what_is_at_work_is_a_note_without_advice(place):
         retrying = one(found(place), "vectors_behind")
 
     assert re.fullmatch(r"1,628 vectors are pending; 503 overloaded; goes on in \d s", retrying.what)
-    assert re.fullmatch(r"1,628 vectors are pending, \d+ a second, about \d+ s", under_way.what)
+    assert under_way.what == "1,628 vectors are pending"
     assert (under_way.level, under_way.action) == (behind.level, behind.action) == (NOTE, "")
 
 
