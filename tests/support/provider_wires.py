@@ -66,14 +66,8 @@ _OPENAI_CODES = {
     "text_tokens": "context_length_exceeded",
 }
 
+
 #: What a row of a batch is told that failed with this code.
-_ROW_WORDS = {
-    "batch_expired": "This request could not be executed before the completion window expired.",
-    "batch_cancelled": "This request was not executed because the batch was cancelled.",
-    "rate_limit_exceeded": "Rate limit reached.",
-}
-
-
 class OpenAIWire:
     """`/v1/embeddings`, `/v1/files` and `/v1/batches`."""
 
@@ -176,7 +170,7 @@ class OpenAIWire:
 
     def bad_row(self, key, status, code):
         """A failed row; status 0: only the code tells."""
-        error = {"code": code, "message": _ROW_WORDS.get(code, "This input cannot be processed.")}
+        error = {"code": code, "message": f"{code}: this input cannot be processed."}
         response = self.bad_response(status, error) if status else None
         return line_of({"custom_id": key, "response": response, "error": None if status else error})
 
@@ -387,8 +381,7 @@ class GeminiWire(OpenAIWire):
         return line_of({"key": key, "response": {"embedding": {"values": embedding}}})
 
     def bad_row(self, key, status, code):
-        message = _ROW_WORDS.get(code, "This input cannot be processed.")
-        return line_of({"key": key, "error": {"code": {429: 8}.get(status, 3), "message": message}})
+        return line_of({"key": key, "error": {"code": 3, "message": f"{code}: this input is not valid."}})
 
 
 _METRIC = "generativelanguage.googleapis.com/embed_content_free_tier_requests"
