@@ -18,6 +18,7 @@ from memline.shared.index.driver import INDEX
 from memline.shared.index.rows import VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import model_change
+from memline.shared.scheduling.leases import Answer
 from memline.shared.sync.plan import CHUNKING_VERSION
 from tests.support import workspace
 from tests.support.workspace import remote
@@ -101,8 +102,9 @@ def _fill(place: Place) -> None:
         hashes = [row[0] for row in writer.connection.execute("SELECT text_hash FROM vectors ORDER BY id")]
         made = unit_vectors(len(hashes))
         for first in range(0, len(hashes), _ROWS):
-            rows = [VectorRow(hash=digest, vector=next(made)) for digest in hashes[first : first + _ROWS]]
-            writer.store_vectors(choice.identity, "", rows)
+            some = hashes[first : first + _ROWS]
+            rows = tuple(VectorRow(hash=digest, vector=next(made)) for digest in some)
+            writer.store_vectors(Answer(identity=choice.identity, vectors=rows))
 
 
 def unit_vectors(count: int, *, seed: int = 7, dims: int = DIMS) -> Iterator[bytes]:

@@ -44,8 +44,8 @@ from memline.shared.index.rows import FileRow, VectorRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health, jobs, leases, minutes, model_change
 from memline.shared.scheduling.budget import Budget
-from memline.shared.scheduling.health import Failure, Health
-from memline.shared.scheduling.leases import Usage
+from memline.shared.scheduling.health import Health
+from memline.shared.scheduling.leases import Answer
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sync.plan import refuse_other_workspace
 
@@ -197,33 +197,15 @@ class IndexWriter:
                 jobs.finish_settled(connection, now)
         return changes.kinds
 
-    def store_vectors(
-        self,
-        identity: Identity,
-        lease: str,
-        rows: Sequence[VectorRow] = (),
-        *,
-        failures: Sequence[Failure] = (),
-        learned: int = 0,
-        usage: Usage | None = None,
-    ) -> int:
+    def store_vectors(self, answer: Answer) -> int:
         """Store what came of a request, and search the new model when that completes it.
 
         Returns how many vectors were new; see `shared.scheduling.leases.store_answer`.
         """
         with self.session() as (connection, now):
-            stored = leases.store_answer(
-                self.accounts,
-                identity,
-                lease,
-                now,
-                rows=rows,
-                failures=failures,
-                learned=learned,
-                budget=self.budget,
-                usage=usage,
-            )
-            row = identities.by_key(connection, identity.key) if any(row.tokens for row in rows) else None
+            stored = leases.store_answer(self.accounts, answer, now, self.budget)
+            has_tokens = any(row.tokens for row in answer.vectors)
+            row = identities.by_key(connection, answer.identity.key) if has_tokens else None
             if row is not None:
                 token_rows.fit(connection, row.id)
             self._settle(connection, now)

@@ -83,7 +83,7 @@ def embed_texts(message: EmbedTexts) -> None:
         outcome.error = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
         send(_answer(message, outcome, None))
         raise
-    send(_answer(message, outcome, leases.Usage(tokens=outcome.used_tokens, paid_calls=outcome.paid_calls)))
+    send(_answer(message, outcome, outcome.used_tokens))
 
 
 def _choice(settings: AgentSettings, identity: Identity) -> Choice:
@@ -154,7 +154,7 @@ class _Sending:
                 self._context.limits.cool_down(self._account, wait_s)
 
 
-def _answer(message: EmbedTexts, outcome: Outcome, usage: leases.Usage | None) -> StoreVectors:
+def _answer(message: EmbedTexts, outcome: Outcome, used_tokens: int | None) -> StoreVectors:
     """Tell what came of a request: vectors, and failures by their kind."""
     request, failed = message.request, [([index], why) for index, why in outcome.failures]
     vectors = tuple(
@@ -178,12 +178,13 @@ def _answer(message: EmbedTexts, outcome: Outcome, usage: leases.Usage | None) -
         )
         for texts, why in failed
     )
-    return StoreVectors(
-        agent=message.agent,
+    answer = leases.Answer(
         identity=request.identity,
         lease=request.lease,
         vectors=vectors,
-        failed=failures,
+        failures=failures,
         learned=outcome.max_rows,
-        usage=usage,
+        used_tokens=used_tokens,
+        paid_calls=outcome.paid_calls,
     )
+    return StoreVectors(agent=message.agent, answer=answer)

@@ -48,14 +48,7 @@ def store_vectors(message: StoreVectors) -> None:
     a failure counts only while its lease still holds the rows.
     """
     context = current()
-    context.writer(message.agent).store_vectors(
-        message.identity,
-        message.lease,
-        message.vectors,
-        failures=message.failed,
-        learned=message.learned,
-        usage=message.usage,
-    )
+    context.writer(message.agent).store_vectors(message.answer)
     _dispatch(context, message.agent, only_full=True)
 
 

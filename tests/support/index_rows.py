@@ -15,6 +15,7 @@ from memline.shared.index.rows import Chunk, FileRow, VectorRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health, jobs, model_change
 from memline.shared.scheduling.health import Failure
+from memline.shared.scheduling.leases import Answer
 
 MODEL_A = Identity(provider="openai", model="a")
 MODEL_B = Identity(provider="openai", model="b")
@@ -59,8 +60,8 @@ def lease_all(writer, *, credits=8):
 def answer(writer, requests):
     """Store the right vector for every text of the requests."""
     for request in requests:
-        rows = [VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in request.texts]
-        writer.store_vectors(request.identity, request.lease, rows)
+        rows = tuple(VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in request.texts)
+        writer.store_vectors(Answer(identity=request.identity, lease=request.lease, vectors=rows))
 
 
 def fail(writer, request, kind, *, retry_after_s=None):
@@ -71,7 +72,7 @@ def fail(writer, request, kind, *, retry_after_s=None):
         action="do something",
         retry_after_s=retry_after_s,
     )
-    writer.store_vectors(request.identity, request.lease, failures=[failure])
+    writer.store_vectors(Answer(identity=request.identity, lease=request.lease, failures=(failure,)))
 
 
 def fail_all(writer, error):

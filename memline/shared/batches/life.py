@@ -10,7 +10,7 @@ costs nothing. The caller holds the batches of the index, so that one process at
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from itertools import chain, islice
@@ -22,7 +22,6 @@ from memline.shared.batches.wire import KINDS, Job, OpenAI
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose_for_identity
-from memline.shared.embedders.protocol import Identity
 from memline.shared.embedders.provider_errors import is_of_account
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError
 from memline.shared.index import batches, identities
@@ -34,6 +33,7 @@ from memline.shared.index.rows import VectorRow
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import BATCH, Budget, Charge, day_of
 from memline.shared.scheduling.health import Failure
+from memline.shared.scheduling.leases import Answer
 
 #: Times in a row that a step fails until the batch is given up where no job may exist, and until the operator
 #: is told where one does; and times that a short file of results is read again: it may have been cut off.
@@ -63,7 +63,7 @@ class Life(msgspec.Struct):
     accounts: Accounts
     budget: Budget
     #: `IndexWriter.store_vectors`.
-    store: Callable[[Identity, str, Sequence[VectorRow]], int]
+    store: Callable[[Answer], int]
     settings: AgentSettings
     clock: Clock
     token: str
@@ -147,8 +147,8 @@ class Life(msgspec.Struct):
             good += sum(bool(vector) for _, vector, _ in piece)
             first_error = first_error or next((error for *_, error in piece if error), "")
             vectors = {left[key]: vector for key, vector, _ in piece if vector and key in left}
-            rows = [VectorRow(hash=digest, vector=vector) for digest, vector in vectors.items()]
-            self.store(self._model.identity, self.token, rows)
+            rows = tuple(VectorRow(hash=digest, vector=vector) for digest, vector in vectors.items())
+            self.store(Answer(identity=self._model.identity, lease=self.token, vectors=rows))
         if good < job.done and batch.attempts < SHORT_TRIES:
             raise ProviderBrokenAnswer(f"of the {job.done} rows of job {job.id} {good} came")
         outcome = job.state

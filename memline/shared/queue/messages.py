@@ -10,11 +10,9 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
-from memline.shared.index.rows import FileRow, VectorRow
-from memline.shared.scheduling.health import Failure
-from memline.shared.scheduling.leases import Request, Usage
+from memline.shared.index.rows import FileRow
+from memline.shared.scheduling.leases import Answer, Request
 
 #: Version of the contract. Raised when a worker of another release could misread a message.
 VERSION = 2
@@ -85,14 +83,7 @@ class StoreVectors(Wire, frozen=True, kw_only=True):
     waits_for_disk = True
 
     agent: str
-    identity: Identity
-    lease: str
-    vectors: tuple[VectorRow, ...] = ()
-    failed: tuple[Failure, ...] = ()
-    #: Texts of the largest request that may come next, as far as this one taught it; 0 is nothing.
-    learned: int = 0
-    #: None: what was counted stays as it is.
-    usage: Usage | None = None
+    answer: Answer
 
 
 class AdvanceBatches(Wire, frozen=True, kw_only=True):

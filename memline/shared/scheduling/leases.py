@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
-from collections.abc import Sequence
 from sqlite3 import Connection
 
 import msgspec
@@ -160,44 +159,41 @@ def end_overdue(connection: Connection, now: float = math.inf) -> list[str]:
 _FREE = "UPDATE vectors SET state = 'wanted', lease = NULL WHERE lease = ?"
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the calls of a request cost, as far as it is known; by default it was not sent."""
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a request: the content of one `StoreVectors` message."""
 
-    #: Tokens and calls that were perhaps paid for.
-    tokens: int = 0
+    identity: Identity
+    lease: str = ""
+    vectors: tuple[VectorRow, ...] = ()
+    #: Texts without a vector, and why.
+    failures: tuple[Failure, ...] = ()
+    #: Texts of the largest request that may come next, as far as this one taught it; 0 is nothing.
+    learned: int = 0
+    #: Tokens and calls that were perhaps paid for; None: what was counted stays as it is.
+    used_tokens: int | None = None
     paid_calls: int = 0
 
 
-def store_answer(
-    accounts: Accounts,
-    identity: Identity,
-    lease: str,
-    now: float,
-    *,
-    rows: Sequence[VectorRow] = (),
-    failures: Sequence[Failure] = (),
-    learned: int = 0,
-    budget: Budget | None = None,
-    usage: Usage | None = None,
-) -> int:
+def store_answer(accounts: Accounts, answer: Answer, now: float, budget: Budget | None = None) -> int:
     """Store the vectors of a request, and why its other texts got none; returns how many were new.
 
     Vectors of other dimensions than those before are refused as a broken answer: the server changed its
-    model behind the same name, and mixing the two would spoil every search. `usage` corrects in `budget` what
-    the lease was counted with; the first answer ends the lease, so it does so once.
+    model behind the same name, and mixing the two would spoil every search. The first answer ends the lease,
+    so it corrects once what the lease was counted with.
     """
+    identity, lease, failures = answer.identity, answer.lease, answer.failures
     connection = accounts.index
     with transaction(connection):
         # Of a batch single rows may be spoilt.
-        sizes = Counter(len(vector.vector) // 4 for vector in rows)
+        sizes = Counter(len(each.vector) // 4 for each in answer.vectors)
         usual = max(sizes, key=sizes.__getitem__, default=0)
         row = identities.ensure(connection, identity, vector_dims=usual)
-        good = [vector for vector in rows if len(vector.vector) == 4 * row.vector_dims]
-        if odd := [vector for vector in rows if len(vector.vector) != 4 * row.vector_dims]:
+        good = [each for each in answer.vectors if len(each.vector) == 4 * row.vector_dims]
+        if odd := [each for each in answer.vectors if len(each.vector) != 4 * row.vector_dims]:
             words = f"{len(odd[0].vector) // 4} dimensions came, the index has {row.vector_dims}"
             # Of whichever request: a probe that is answered so must not be waited for until its lease ends.
             refused = Failure(
-                hashes=tuple(vector.hash for vector in odd),
+                hashes=tuple(each.hash for each in odd),
                 kind="broken",
                 error=words,
                 action=_MODEL_CHANGED,
@@ -217,7 +213,7 @@ def store_answer(
             connection.execute(_FREE, (lease,))
 
         def change(was: Health) -> Health:
-            after = health.learned(was, learned)
+            after = health.learned(was, answer.learned)
             for failure in held:
                 counts_texts = PROVIDERS[identity.provider].counts_texts
                 rules = health.REQUEST_RULES
@@ -228,10 +224,10 @@ def store_answer(
             health.update(accounts, identity.provider, health.REQUESTS, change)
         if stored:
             meta.count_embedded(connection, stored, now)
-    if counted and budget and usage:
+    if counted and budget and answer.used_tokens is not None:
         tokens, day = counted
         charge = Charge(identity=identity, account=accounts.of(identity.provider))
-        budget.correct(charge, day, usage.tokens - tokens, usage.paid_calls - 1)
+        budget.correct(charge, day, answer.used_tokens - tokens, answer.paid_calls - 1)
     return stored
 
 

@@ -13,6 +13,7 @@ from memline.shared.index.driver import load_vec, open_reader
 from memline.shared.index.matrix import VectorMatrix
 from memline.shared.index.rows import VectorRow
 from memline.shared.scheduling import model_change
+from memline.shared.scheduling.leases import Answer
 from memline.shared.search.search_index import Comparison
 from tests.support.index_rows import MODEL_A, MODEL_B, answer, file_row, lease_all, retarget, vector_of
 
@@ -101,10 +102,10 @@ def of_subjects(number, *, seed=0):
 def store(writer, rows, name, at):
     texts = [f"{name} {number}" for number in range(len(rows))]
     writer.store_file(file_row(f"{name}.md", *texts, at=at))
-    stored = [
+    stored = tuple(
         VectorRow(hash=text_hash(text), vector=row.tobytes()) for text, row in zip(texts, rows, strict=True)
-    ]
-    writer.store_vectors(MODEL_A, "", stored)
+    )
+    writer.store_vectors(Answer(identity=MODEL_A, vectors=stored))
 
 
 @pytest.fixture

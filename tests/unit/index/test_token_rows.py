@@ -6,6 +6,7 @@ import pytest
 from memline.shared.embedders import token_vectors
 from memline.shared.index import identities, token_rows, vectors
 from memline.shared.index.rows import VectorRow
+from memline.shared.scheduling.leases import Answer
 from tests.support.index_rows import MODEL_A, file_row, lease_all, stored_tokens, vector_of
 
 DIMS = 96
@@ -25,11 +26,11 @@ def searched(wanting):
 
 def store(writer):
     for request in lease_all(writer):
-        rows = [
+        rows = tuple(
             VectorRow(hash=each.hash, vector=vector_of(each.text), tokens=tokens_of(each.text))
             for each in request.texts
-        ]
-        writer.store_vectors(request.identity, request.lease, rows)
+        )
+        writer.store_vectors(Answer(identity=request.identity, lease=request.lease, vectors=rows))
 
 
 def test_a_vector_takes_its_token_vectors_along_when_it_goes(searched):

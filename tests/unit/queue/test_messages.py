@@ -10,6 +10,7 @@ from memline.shared.queue.messages import (
     StoreVectors,
     decode,
 )
+from memline.shared.scheduling.leases import Answer
 from tests.support.index_rows import MODEL_A, vector
 from tests.support.process import python
 
@@ -17,9 +18,11 @@ CHUNK = ChunkFiles(agent="main", paths=("a.md", "日記.md"), force=True)
 #: It has what MessagePack has and JSON has not.
 VECTORS = StoreVectors(
     agent="main",
-    identity=MODEL_A,
-    lease="l",
-    vectors=(VectorRow(hash=b"\x00\xff", vector=vector(*([0.1] * 1536))),),
+    answer=Answer(
+        identity=MODEL_A,
+        lease="l",
+        vectors=(VectorRow(hash=b"\x00\xff", vector=vector(*([0.1] * 1536))),),
+    ),
 )
 
 
@@ -76,10 +79,10 @@ import sys, threading
 from memline.shared.queue import messages
 sys.setswitchinterval(1e-6)
 gate = threading.Barrier(8)
-raw = {
-    "agent": "main", "lease": "l", "failed": [{"hashes": [], "kind": "later", "error": "no"}],
+raw = {"agent": "main", "answer": {
+    "lease": "l", "failures": [{"hashes": [], "kind": "later", "error": "no"}],
     "identity": {"provider": "p", "model": "m", "endpoint": "e", "dims": 0, "scheme": ""},
-}
+}}
 
 def decode():
     gate.wait()

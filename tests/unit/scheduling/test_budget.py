@@ -14,7 +14,7 @@ from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling.budget import QUESTIONS, TEXTS_SHARE, Budget, Charge, spent
-from memline.shared.scheduling.leases import Usage
+from memline.shared.scheduling.leases import Answer
 from memline.shared.sources.tokens import estimate_tokens
 from tests.support.clock import ManualClock
 from tests.support.index_rows import MODEL_A, answer, fail, file_row, retarget
@@ -164,8 +164,9 @@ def test_the_first_answer_of_a_request_corrects_its_count_once(writer, clock, us
     counted, began = today(writer.accounts.file, clock.now())["tokens"], clock.now()
     clock.advance(86_400)
 
-    writer.store_vectors(request.identity, request.lease, usage=Usage(tokens=used, paid_calls=calls))
-    writer.store_vectors(request.identity, request.lease, usage=Usage(tokens=used, paid_calls=calls))
+    came = Answer(identity=request.identity, lease=request.lease, used_tokens=used, paid_calls=calls)
+    writer.store_vectors(came)
+    writer.store_vectors(came)
 
     after = today(writer.accounts.file, began)
     assert counted == 2 * TEXT_TOKENS

@@ -9,6 +9,7 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import GROW_AFTER, Failure, Health
+from memline.shared.scheduling.leases import Answer
 from tests.support.clock import ManualClock
 from tests.support.index_rows import MODEL_A, answer, file_row, retarget
 
@@ -121,7 +122,7 @@ def lease(writer):
 def fail(writer, request, kind):
     hashes = tuple(text.hash for text in request.texts)
     failure = Failure(hashes=hashes, kind=kind, error=FAILED, is_probe=request.is_probe)
-    writer.store_vectors(request.identity, request.lease, failures=[failure])
+    writer.store_vectors(Answer(identity=request.identity, lease=request.lease, failures=(failure,)))
 
 
 def test_after_a_failure_one_request_goes_ahead_of_the_others(pair, clock):

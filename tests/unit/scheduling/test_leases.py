@@ -5,6 +5,7 @@ import pytest
 from memline.shared.index.rows import VectorRow
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import health, leases
+from memline.shared.scheduling.leases import Answer
 from tests.support.index_rows import (
     CAPS,
     MODEL_A,
@@ -46,7 +47,7 @@ def test_one_vector_of_other_dimensions_than_its_neighbours_fails_alone(wanting)
     *others, odd = (text.hash for text in request.texts)
     rows = [*(VectorRow(hash=one, vector=bytes(12)) for one in others), VectorRow(hash=odd, vector=bytes(8))]
 
-    wanting.store_vectors(request.identity, request.lease, rows)
+    wanting.store_vectors(Answer(identity=request.identity, lease=request.lease, vectors=tuple(rows)))
 
     assert backlog(wanting) == Backlog(ready=2, wanted=1)
     assert health.read(wanting.accounts, MODEL_A.provider) == health.Health()

@@ -11,6 +11,7 @@ from memline.shared.index.rows import VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import jobs, model_change
 from memline.shared.scheduling.health import Failure
+from memline.shared.scheduling.leases import Answer
 from tests.support.index_rows import (
     CAPS,
     MODEL_A,
@@ -88,7 +89,9 @@ def test_search_stays_with_the_old_model_when_many_texts_fail_under_the_new(writ
     first = request.texts[0]
     stored = VectorRow(hash=first.hash, vector=vector_of(first.text))
     refused = Failure(hashes=tuple(text.hash for text in request.texts[1:]), kind="refused", error="no")
-    writer.store_vectors(MODEL_B, request.lease, [stored], failures=[refused])
+    writer.store_vectors(
+        Answer(identity=MODEL_B, lease=request.lease, vectors=(stored,), failures=(refused,))
+    )
 
     assert active_model(writer) == "a"
 

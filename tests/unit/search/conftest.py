@@ -11,6 +11,7 @@ from memline.shared.embedders.protocol import LateVector
 from memline.shared.index import identities
 from memline.shared.index.rows import FileRow, VectorRow
 from memline.shared.index_writer import IndexWriter
+from memline.shared.scheduling.leases import Answer
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.search_index import SearchIndex
 from memline.shared.search.service import retrieve
@@ -62,11 +63,12 @@ class Notes:
         while requests := self.writer.lease(self.embedder.caps, credits=8, only_full=False):
             for request in requests:
                 found = self.embedder.embed_documents([row.text for row in request.texts])
-                rows = [
+                rows = tuple(
                     VectorRow(hash=row.hash, vector=vector, tokens=tokens_of(row.text) if has_tokens else b"")
                     for row, vector in zip(request.texts, found, strict=True)
-                ]
-                self.writer.store_vectors(request.identity, request.lease, rows)
+                )
+                answer = Answer(identity=request.identity, lease=request.lease, vectors=rows)
+                self.writer.store_vectors(answer)
         self.active = identities.active(self.writer.connection)
 
     def question(self, text):

@@ -12,7 +12,7 @@ from memline.shared.errors import (
 from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import TextRow
 from memline.shared.queue.messages import EmbedTexts
-from memline.shared.scheduling.leases import CLOCKS_S, Request, Usage
+from memline.shared.scheduling.leases import CLOCKS_S, Request
 from memline.shared.scheduling.limits import STOP_COOLDOWN_S
 from memline.workers import embed
 from tests.unit.workers.conftest import work
@@ -59,7 +59,7 @@ def provider(monkeypatch):
 
 def failures(sent):
     """The texts without a vector of the last message, by kind."""
-    return [(each.kind, each.hashes) for each in sent[-1].failed]
+    return [(each.kind, each.hashes) for each in sent[-1].answer.failures]
 
 
 def test_vectors_and_refused_texts_are_told_to_the_store_worker(context, identity, sent, provider):
@@ -70,7 +70,7 @@ def test_vectors_and_refused_texts_are_told_to_the_store_worker(context, identit
 
     (stored,) = sent
     assert failures(sent) == [("refused", (b"h2",))]
-    assert [row.hash for row in stored.vectors] == [b"h1"]
+    assert [row.hash for row in stored.answer.vectors] == [b"h1"]
 
 
 def test_a_definite_no_keeps_all_workers_from_the_provider_for_a_while(context, identity, sent, provider):
@@ -97,7 +97,7 @@ def test_without_a_place_within_the_limits_of_a_key_the_texts_of_any_agent_go_ba
     work(embed.embed_texts, request(identity, agent=agent))
 
     _, unsent = sent
-    (failure,) = unsent.failed
+    (failure,) = unsent.answer.failures
     assert (unsent.agent, failure.kind) == (agent, "unsent")
     assert failure.error == "openai is at its limit of a minute, or asked to wait"
     assert failure.retry_after_s is not None and 50 < failure.retry_after_s < 62
@@ -118,7 +118,7 @@ def test_a_call_that_may_end_after_the_lease_is_not_made_and_frees_its_texts(con
 
     work(embed.embed_texts, request(identity, until=context.clock.now() + timeout_s + CLOCKS_S - 1))
 
-    assert (failures(sent), sent[0].usage) == ([("unsent", (b"h1", b"h2"))], Usage())
+    assert (failures(sent), sent[0].answer.used_tokens) == ([("unsent", (b"h1", b"h2"))], 0)
 
 
 @pytest.mark.usefixtures("no_call")
@@ -127,7 +127,7 @@ def test_a_process_that_ends_sends_no_more(context, identity, sent):
 
     work(embed.embed_texts, request(identity))
 
-    assert (failures(sent), sent[0].usage) == ([("unsent", (b"h1", b"h2"))], Usage())
+    assert (failures(sent), sent[0].answer.used_tokens) == ([("unsent", (b"h1", b"h2"))], 0)
 
 
 @pytest.mark.usefixtures("no_call")
@@ -156,7 +156,7 @@ def test_what_cannot_be_noted_is_not_sent(context, identity, sent, monkeypatch, 
 
     work(embed.embed_texts, request(identity))
 
-    (failed,) = sent[0].failed
+    (failed,) = sent[0].answer.failures
     assert failed.kind == "unsent"
     assert failed.error.endswith("Redis is away")
 
@@ -188,7 +188,7 @@ def test_a_request_that_is_not_for_this_worker_goes_back_with_the_reason_and_the
 
     work(embed.embed_texts, request(replace(identity, **changes), agent=agent))
 
-    (failed,) = sent[0].failed
+    (failed,) = sent[0].answer.failures
     assert failed.kind == "unsent" and words in failed.error
     assert failed.retry_after_s is None
 
@@ -202,5 +202,5 @@ def test_a_request_that_brought_nothing_is_a_fault_of_a_provider_that_does_not_w
 
     work(embed.embed_texts, request(identity))
 
-    (failed,) = sent[0].failed
-    assert (failed.kind, failed.no_results, sent[0].learned) == ("broken", not is_well, 4)
+    (failed,) = sent[0].answer.failures
+    assert (failed.kind, failed.no_results, sent[0].answer.learned) == ("broken", not is_well, 4)

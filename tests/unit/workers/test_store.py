@@ -6,7 +6,7 @@ from memline.shared.index.rows import VectorRow
 from memline.shared.queue.messages import StoreFiles, StoreVectors, Sweep
 from memline.shared.scheduling.budget import spent
 from memline.shared.scheduling.health import Failure
-from memline.shared.scheduling.leases import LEASE_S, Usage
+from memline.shared.scheduling.leases import LEASE_S, Answer
 from memline.shared.scheduling.minutes import MINUTES, last_day
 from memline.workers import store
 from tests.support.index_rows import backlog, file_row, vector_of
@@ -26,13 +26,14 @@ def request_sent(context, sent):
 
 def answer_of(request):
     """The message with the vectors of a request."""
-    return StoreVectors(
-        agent="main",
+    answer = Answer(
         identity=request.identity,
         lease=request.lease,
         vectors=tuple(VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in request.texts),
-        usage=Usage(tokens=5, paid_calls=3),
+        used_tokens=5,
+        paid_calls=3,
     )
+    return StoreVectors(agent="main", answer=answer)
 
 
 def test_texts_that_were_sent_are_not_sent_again_by_a_sweep(context, sent, request_sent):
@@ -76,13 +77,8 @@ def test_an_answer_that_is_stored_twice_counts_once(context, clock, sent, reques
 def test_texts_of_a_failed_request_are_wanted_again(context, sent, request_sent):
     hashes = tuple(text.hash for text in request_sent.texts)
     failure = Failure(hashes=hashes, kind="later", error="busy", retry_after_s=60.0)
-    message = StoreVectors(
-        agent="main",
-        identity=request_sent.identity,
-        lease=request_sent.lease,
-        failed=(failure,),
-    )
-    work(store.store_vectors, message)
+    answer = Answer(identity=request_sent.identity, lease=request_sent.lease, failures=(failure,))
+    work(store.store_vectors, StoreVectors(agent="main", answer=answer))
 
     work(store.sweep, Sweep(agent="main"))
 
