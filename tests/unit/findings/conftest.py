@@ -2,6 +2,7 @@ import time
 from contextlib import closing, contextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from memline.producers.reports.state import agent_state
 from memline.shared.index_writer import IndexWriter
@@ -39,42 +40,21 @@ def one(findings, code):
     return finding
 
 
-def fleet(
-    *roles,
-    dead=0,
-    version="",
-    asked=0,
-    batches=0,
-    **about,
-):
-    """A fleet with a worker for each of these roles.
+def fleet(*roles, dead=0, asked=0, batches=0, **about):
+    """A fleet with a worker for each of these roles, and what else all workers tell.
 
-    `about`: what else all workers tell. `asked`: questions that wait; `batches`: messages about batches.
+    `asked`: questions that wait; `batches`: messages about batches.
     """
+    waiting = {"query": asked, "batch": batches}
+    empty = QueueDepth(name="", waiting=0, in_flight=0, delayed=0, dead=0, oldest_s=0)
     queues = tuple(
-        QueueDepth(
-            name=role,
-            waiting={"query": asked, "batch": batches}.get(role, 0),
-            in_flight=0,
-            delayed=0,
-            dead=dead if role == "chunk" else 0,
-            oldest_s=0,
-        )
+        replace(empty, name=role, waiting=waiting.get(role, 0), dead=dead * (role == "chunk"))
         for role in ("chunk", "embed", "store", "query", *["batch"] * batches)
     )
-    alive = tuple(
-        WorkerInfo(
-            id=role,
-            threads_of={role: 1},
-            host="h",
-            pid=1,
-            version=version or own_version(),
-            started=0,
-            **about,
-        )
-        for role in roles
+    worker = WorkerInfo(id="", threads_of={}, host="h", pid=1, version=own_version(), started=0, **about)
+    return Fleet(
+        queues=queues, workers=tuple(replace(worker, id=role, threads_of={role: 1}) for role in roles)
     )
-    return Fleet(queues=queues, workers=alive)
 
 
 def fleet_now(*roles, **options):

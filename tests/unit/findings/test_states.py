@@ -354,11 +354,6 @@ def test_texts_in_a_batch_do_not_wait_for_what_holds_requests(place):
     assert one(found(place), "paused").what == "embedding is paused; 2 vectors are pending"
 
 
-def told_to_stop(place, _):
-    want_texts(place)
-    verbs.pause(place.agent)
-
-
 def damaged_with_rows(place, _):
     want_texts(place)
     with place.index_path.open("r+b") as file:
@@ -367,7 +362,7 @@ def damaged_with_rows(place, _):
 
 #: Findings whose command ends them when it is run in their state.
 ENDED: list[tuple[str, State]] = [
-    ("paused", told_to_stop),
+    ("paused", lambda place, _: (want_texts(place), verbs.pause(place.agent))),
     ("breaker_open", lambda place, _: open_breaker(place, "requests", action="")),
     ("rate_limited", lambda place, _: ask_to_wait(place, 9_000)),
     ("job_paused", pause_a_job),
@@ -416,7 +411,7 @@ def leave_a_file_to_a_paused_job(place, _):
 MIXED: list[tuple[str, State]] = [
     ("disabled", lambda place, _: place.configure(enabled=False)),
     ("a file of a paused job", leave_a_file_to_a_paused_job),
-    ("paused, and another model", lambda p, _: (told_to_stop(p, _), p.configure(model="b"))),
+    ("paused, and another model", lambda p, _: (want_texts(p), verbs.pause(p.agent), p.configure(model="b"))),
     ("batches rest", lambda place, _: open_breaker(place, "batch", action="")),
     ("no model any more", lambda place, _: (want_texts(place), place.configure(provider="none"))),
 ]
