@@ -1,5 +1,5 @@
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -27,23 +27,18 @@ def quick(monkeypatch):
     monkeypatch.setattr(parts, "TICK_S", 0.001)
 
 
-def test_parts_start_in_order_and_what_makes_work_stops_first():
-    notes, stop = [], threading.Event()
+def fail():
+    raise ValueError("broken")
 
-    run([recorded("workers", notes), recorded("watcher", notes, stop.set)], stop)
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_parts_start_in_order_and_what_makes_work_stops_first(is_broken):
+    notes, stop = [], threading.Event()
+    parts = [recorded("workers", notes), recorded("watcher", notes, fail if is_broken else stop.set)]
+
+    with pytest.raises(ValueError, match="broken") if is_broken else nullcontext():
+        run(parts, stop)
 
     assert notes == [
         "start workers", "start watcher", "tick workers", "tick watcher", "stop watcher", "stop workers",
     ]  # fmt: skip
-
-
-def test_an_error_of_one_part_stops_the_others():
-    notes = []
-
-    def fail():
-        raise ValueError("broken")
-
-    with pytest.raises(ValueError, match="broken"):
-        run([recorded("a", notes), recorded("b", notes, fail)], threading.Event())
-
-    assert notes[-2:] == ["stop b", "stop a"]

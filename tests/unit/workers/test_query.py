@@ -35,10 +35,6 @@ def asked(context, monkeypatch):
     return ask
 
 
-def test_a_question_is_answered_into_its_box(asked):
-    assert asked("apples")["results"][0]["path"] == "memory/a.md"
-
-
 def test_a_question_of_a_group_is_answered_without_the_long_term_note(asked, context):
     context.writer("main").store_file(file_row("MEMORY.md", "apples, too"))
 

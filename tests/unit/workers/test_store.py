@@ -5,7 +5,6 @@ from memline.shared.index.accounts import AccountFile
 from memline.shared.index.rows import VectorRow
 from memline.shared.queue.messages import StoreFiles, StoreVectors, Sweep
 from memline.shared.scheduling.budget import spent
-from memline.shared.scheduling.health import Failure
 from memline.shared.scheduling.leases import LEASE_S, Answer
 from memline.shared.scheduling.minutes import MINUTES, last_day
 from memline.workers import store
@@ -72,18 +71,6 @@ def test_an_answer_that_is_stored_twice_counts_once(context, clock, sent, reques
     assert backlog(writer).ready == 2
     today = spent(writer.accounts.file, Ceilings(), clock.now())["today"]
     assert today["requests"] == 3
-
-
-def test_texts_of_a_failed_request_are_wanted_again(context, sent, request_sent):
-    hashes = tuple(text.hash for text in request_sent.texts)
-    failure = Failure(hashes=hashes, kind="later", error="busy", retry_after_s=60.0)
-    answer = Answer(identity=request_sent.identity, lease=request_sent.lease, failures=(failure,))
-    work(store.store_vectors, StoreVectors(agent="main", answer=answer))
-
-    work(store.sweep, Sweep(agent="main"))
-
-    assert sent == []
-    assert backlog(context.writer("main")).wanted == 2
 
 
 def test_what_was_embedded_and_what_is_pending_is_kept_by_the_minute_for_a_day(context, clock, request_sent):
