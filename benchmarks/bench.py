@@ -102,8 +102,7 @@ def _fill(place: Place) -> None:
         hashes = [row[0] for row in writer.connection.execute("SELECT text_hash FROM vectors ORDER BY id")]
         made = unit_vectors(len(hashes))
         for first in range(0, len(hashes), _ROWS):
-            some = hashes[first : first + _ROWS]
-            rows = tuple(VectorRow(hash=digest, vector=next(made)) for digest in some)
+            rows = tuple(VectorRow(hash=one, vector=next(made)) for one in hashes[first : first + _ROWS])
             writer.store_vectors(Answer(identity=choice.identity, vectors=rows))
 
 
