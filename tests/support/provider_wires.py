@@ -271,7 +271,7 @@ class GeminiWire(OpenAIWire):
         ("GET", "/v1beta/batches/([^/:]+)", "look"),
         ("POST", "/v1beta/batches/([^/:]+):cancel", "cancel"),
     )
-    has_error_file, upload_kind = False, "application/jsonl"
+    has_error_file, upload_kind = False, "multipart/related"
 
     def serves(self, path):
         return _METHOD.fullmatch(path) is not None

@@ -42,14 +42,10 @@ STEP_ATTEMPTS, SHORT_TRIES = 5, 3
 #: Seconds until a step that failed is tried again, doubled each further time, and at most; as between polls.
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 60.0
 
-#: Seconds from the begin of a create whose answer is unknown until the provider's list is trusted.
-LISTED_AFTER_S = 10.0
-
-#: Seconds a provider may take to cancel a job, or to answer at its end, before the job is given up.
-GIVE_UP_S = 900.0
-
-#: Seconds after which a batch that no command waits for is cancelled: twice the longest window of a provider.
-MAX_AGE_S = 48 * 3_600.0
+#: Seconds until the list of jobs is trusted after a create whose answer is unknown; until a job is given up
+#: that is not cancelled in time, or whose provider does not answer at its end; and until a batch is cancelled
+#: that no command waits for: twice the longest window of a provider.
+LISTED_AFTER_S, GIVE_UP_S, MAX_AGE_S = 10.0, 900.0, 48 * 3_600.0
 
 #: Vectors stored at a time.
 STORE_ROWS = 200
@@ -212,8 +208,8 @@ class Life(msgspec.Struct):
             return
         if is_worn_out and error.kind == "stop":
             # The key may be of another project, and the job may still cost money.
-            job = self.token[:8]
-            action = f"set back the key and address that made it, or run: memline jobs cancel {job}"
+            cancel = f"memline jobs cancel {self.token[:8]}"
+            action = f"set back the key and address that made it, or run: {cancel}"
         least_s = max(error.retry_after_s or 0.0, LISTED_AFTER_S if batch.call_started_at else 0.0)
         wait_s = max(min(FIRST_WAIT_S**attempts, LONGEST_WAIT_S), least_s)
         self._record(attempts=attempts, error=error.message, action=action, due=now + wait_s)

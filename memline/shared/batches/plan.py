@@ -76,9 +76,8 @@ def waiting(
     when the command began.
     """
     ours = [batch for batch in batches.open_batches(connection) if batch.identity_id == identity_id]
-    resting = [
-        each for each in ours if each.action or (each.state == "submitted" and each.polled_at >= since)
-    ]
+    polled = [each for each in ours if each.state == "submitted" and each.polled_at >= since]
+    resting = [each for each in ours if each.action or each in polled]
     is_busy = len(resting) < len(ours)
     if settings.wait and not any(batch.action for batch in ours):
         return 0, is_busy

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -129,10 +130,7 @@ class OpenAI:
             self._ask("DELETE", _path("files", file_id), "file delete")
 
     def results(self, file_id: str) -> Iterator[tuple[str, bytes, str]]:
-        """Yield of each row of results its key and vector, or why there is none, as they arrive.
-
-        A row that is spoilt ends none of the others.
-        """
+        """Yield the key and the vector of each row of results, or why it has none, as they arrive."""
         for line in self._lines(file_id):
             key = ""
             try:
@@ -209,8 +207,16 @@ class Gemini(OpenAI):
         return {"key": key, "request": remote.gemini_row(self.identity, text)}
 
     def upload(self, file: IO[bytes], tag: str) -> str:
-        media = {"params": {"uploadType": "media"}, "headers": {"content-type": "application/jsonl"}}
-        made = self._ask("POST", "/files", "file upload", service="upload", content=file, **media)
+        # httpx makes forms alone, and Google takes two parts without names.
+        about = {"file": {"displayName": f"memline-{tag}.jsonl", "mimeType": "application/jsonl"}}
+        part = f"--{tag}\r\nContent-Type: application/"
+        head = f"{part}json\r\n\r\n{json.dumps(about)}\r\n{part}jsonl\r\n\r\n".encode()
+        tail = f"\r\n--{tag}--\r\n".encode()
+        size = len(head) + file.seek(0, 2) + len(tail)
+        file.seek(0)
+        headers = {"content-type": f"multipart/related; boundary={tag}", "content-length": str(size)}
+        sent = {"params": {"uploadType": "multipart"}, "headers": headers, "service": "upload"}
+        made = self._ask("POST", "/files", "file upload", content=chain([head], file, [tail]), **sent)
         return self._word(as_dict(made.get("file", made)), "name")
 
     def create(self, file_id: str, tag: str, agent: str) -> Job:
