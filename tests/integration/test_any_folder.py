@@ -82,7 +82,11 @@ def test_a_process_that_serves_several_agents_does_not_take_the_current_folder(s
 @pytest.mark.parametrize(
     ("files", "words", "command"),
     [
-        (("notes/a.md", "notes/b.md", "memory/.keep"), "2 Markdown files are not read", "memorySearch.extraPaths"),
+        (
+            ("notes/a.md", "notes/b.md", "memory/.keep"),
+            "2 Markdown files are not read",
+            "memorySearch.extraPaths",
+        ),
         (("notes/a.md", ".gitignore"), "left out by .gitignore", "status --verbose"),
     ],
 )

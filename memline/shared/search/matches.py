@@ -18,8 +18,8 @@ from memline.shared.index.identities import IdentityRow
 #: FTS5's k1.
 K1 = 1.2
 
-#: Chunks that are kept at most, with what else was seen of the index: 15 MB.
-MOST_ROWS = 10_000
+#: What is kept at most, in chunks of 1.5 kB each: an answer is as much as `ANSWER` of them.
+MOST_KEPT, ANSWER = 10_000, 10
 
 #: The full-text tables: of chunks, whose headings and paths weigh .7, and of names.
 CHUNKS, NAMES = "chunks", "names"
@@ -91,7 +91,8 @@ class Matches:
     def follow(self) -> None:
         """Forget everything if the index has changed; first in each read transaction."""
         version = scalar(self.connection, "PRAGMA data_version")
-        if version != self.version or len(self._rows) > MOST_ROWS:
+        kept = len(self._rows) + len(self._counts) + ANSWER * len(self.answers)
+        if version != self.version or kept > MOST_KEPT:
             count = "SELECT count(*) FROM {}_fts"
             self.totals = {each: scalar(self.connection, count.format(each)) for each in (CHUNKS, NAMES)}
             self.active = identities.active(self.connection)

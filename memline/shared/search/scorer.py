@@ -17,6 +17,7 @@ is added, where the best s is 1. What each part is worth: `python -m benchmarks.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
 from itertools import islice
 from sqlite3 import Connection
 
@@ -73,7 +74,7 @@ def score(matches: Matches, question: Question, pool: int) -> Words:
     words.sums = {row: sums[row] for row in _best(sums, pool)}
     for row in matches.read(_best(words.sums, NEAR_CHUNKS)).values():
         words.sums[row.id] *= 1 + NEAR * near(row.text, words.needles)
-    for row in matches.read(_best(words.sums, 1)[:1]).values():
+    for row in matches.read(nlargest(1, words.sums, key=words.sums.__getitem__)).values():
         _add_described(matches, words, row)
     return words
 
@@ -83,9 +84,11 @@ def _best(sums: Mapping[int, float], most: int) -> list[int]:
 
     So an index that was made in another order answers the same: ties are in the order of paths in the end.
     """
-    best = sorted(sums, key=sums.__getitem__, reverse=True)
-    ties = (row for row in best[most:MANY] if sums[row] == sums[best[most - 1]])
-    return [*best[:most], *ties]
+    if not (best := nlargest(most, sums, key=sums.__getitem__)):
+        return []
+    least, known = sums[best[-1]], {*best}
+    ties = (row for row, said in sums.items() if said == least and row not in known)
+    return [*best, *islice(ties, max(0, MANY - most))]
 
 
 def places(text: str, needles: Sequence[Needle]) -> list[tuple[int, str, float]]:

@@ -19,6 +19,7 @@ from memline.shared.errors import ProviderError
 from memline.shared.index import bits, driver
 from memline.shared.index.driver import json_ids
 from memline.shared.index.identities import IdentityRow
+from memline.shared.packages import lack, remedy
 from memline.shared.search.matches import Matches
 
 #: Ids with their cosines, the best first.
@@ -148,9 +149,11 @@ class SearchIndex:
             self.close()
         if self._connection is None:
             self._file_id = driver.file_id(self.path)
-            self._connection = driver.open_reader(self.path)
+            connection = driver.open_reader(self.path)
             self._opens += 1
-            self.matches = Matches(self._connection)
+            self.matches = Matches(connection)
+            # Last: `known` asks without the lock.
+            self._connection = connection
         return self._connection
 
     def comparison(self, active: IdentityRow | None, identity_id: int, query: bytes) -> Comparison:
@@ -161,8 +164,12 @@ class SearchIndex:
             what = f"the question has {dims} dimensions, the index {active.vector_dims}"
             raise ProviderError(what, hint="memline index")
         connection = self.matches.connection
-        if self._vec_error is None and not self._long_lived:
+        is_in_rows = not self._long_lived or lack("numpy")
+        if self._vec_error is None and is_in_rows:
             self._vec_error = self._is_off or driver.load_vec(connection, self._extension_path)
+        if self._vec_error and (why := lack("numpy")):
+            what = f"numpy {why}, and sqlite-vec: {self._vec_error}"
+            raise ProviderError(what, hint=remedy("numpy"))
         matrix = None if self._vec_error == "" else self._numpy(connection, active)
         return Comparison(connection, active.id, query, matrix)
 

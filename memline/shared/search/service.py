@@ -39,6 +39,9 @@ from memline.shared.words import counted
 #: a prefix of more.
 POOL_STEP = 25
 
+#: Characters of a question whose answer is kept.
+MOST_KEPT_CHARS = 1_000
+
 #: Why a search in a group may find nothing.
 PRIVATE = "; what is private, MEMORY.md and past conversations, was not searched"
 
@@ -108,7 +111,7 @@ def retrieve(
             provider=active.identity.provider if active else "none",
             model=active.identity.model if active else "",
         )
-        if not findings:
+        if not findings and len(request.query) <= MOST_KEPT_CHARS:
             index.matches.answers[asked] = answer
         return answer
 

@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from memline.shared.config.schema import AgentSettings
 from memline.shared.findings.answerer import Answerer
 from memline.shared.scheduling import questions
+from memline.shared.search import matches
 from memline.shared.search.request import SearchRequest
 from memline.shared.sync.staleness import DiskState
 from tests.support.fake_embedder import FakeEmbedder
+from tests.unit.search.conftest import ask
 
 REQUEST = SearchRequest(query="redis")
 
@@ -31,6 +33,18 @@ def test_a_search_sees_every_change_of_the_index(notes, tmp_path):
     assert again == first
     assert [hit.path for hit in changed.hits] == ["memory/a.md", "memory/b.md"]
     assert behind.stale and not changed.stale
+
+
+def test_answers_are_kept_while_they_are_few(notes, index, monkeypatch):
+    notes.add("memory/a.md", "redis")
+    monkeypatch.setattr(matches, "MOST_KEPT", 3 * matches.ANSWER)
+
+    for number in range(20):
+        ask(index, f"redis {number}")
+        assert len(index.matches.answers) <= 4
+    ask(index, "redis " * 1_000)
+
+    assert all(len(request.query) < 1_000 for request, *_ in index.matches.answers)
 
 
 def test_a_model_that_is_switched_meanwhile_leaves_keyword_hits_and_a_word(notes, tmp_path, monkeypatch):

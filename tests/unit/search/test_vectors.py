@@ -2,6 +2,7 @@ import pytest
 
 from memline.shared.config.schema import Hybrid, Query
 from memline.shared.index import driver
+from memline.shared.index.matrix import VectorMatrix
 from memline.shared.search import service
 from tests.unit.search.conftest import ask, paths
 
@@ -60,3 +61,16 @@ def test_a_filter_comes_before_the_best_are_chosen(filled, opened, monkeypatch, 
 
     assert len(everywhere) == len(at_home) == 5
     assert {*everywhere} != {*at_home}
+
+
+def test_the_vectors_are_looked_at_again_only_where_the_index_changed(filled, opened, monkeypatch):
+    looks, refresh = [], VectorMatrix.refresh
+    monkeypatch.setattr(VectorMatrix, "refresh", lambda *given: looks.append(refresh(*given)))
+    index, options = opened(long_lived=True), {"embedder": filled.vector}
+
+    paths(index, "kestrel", **options), paths(index, "garden", **options)
+    before = len(looks)
+    filled.add("memory/new.md", "a kestrel")
+    paths(index, "kestrel garden", **options)
+
+    assert (before, len(looks)) == (1, 2)
