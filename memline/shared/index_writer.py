@@ -197,19 +197,19 @@ class IndexWriter:
                 jobs.finish_settled(connection, now)
         return changes.kinds
 
-    def store_vectors(self, answer: Answer) -> int:
+    def store_vectors(self, answer: Answer) -> str:
         """Store what came of a request, and search the new model when that completes it.
 
-        Returns how many vectors were new; see `shared.scheduling.leases.store_answer`.
+        Returns why vectors were refused; see `shared.scheduling.leases.store_answer`.
         """
         with self.session() as (connection, now):
-            stored = leases.store_answer(self.accounts, answer, now, self.budget)
+            refused = leases.store_answer(self.accounts, answer, now, self.budget)
             has_tokens = any(row.tokens for row in answer.vectors)
             row = identities.by_key(connection, answer.identity.key) if has_tokens else None
             if row is not None:
                 token_rows.fit(connection, row.id)
             self._settle(connection, now)
-        return stored
+        return refused
 
     def take_vectors(self, source: Connection) -> int:
         """Take over the vectors of another index, by identity and text hash; return how many were missing.

@@ -61,3 +61,11 @@ def as_list(content: object) -> list[Any]:
 def as_text(content: object) -> str:
     """Return what should be text; an empty one when it is something else."""
     return content if isinstance(content, str) else ""
+
+
+def as_count(content: object) -> int:
+    """Return what should be a whole number, also one in text; 0 when it is something else."""
+    try:
+        return msgspec.convert(content, int, strict=False)
+    except msgspec.ValidationError:
+        return 0

@@ -26,10 +26,11 @@ import json
 import threading
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.support.embedding_faults import error_answer, parsed
+from tests.support.embedding_faults import FAULTS, error_answer, parsed
 from tests.support.provider_wires import Answer, encoded, numbers_of
 
 #: What can go wrong with a call beside the words of FAULTS that make an error; `-after`: it had its effect.
@@ -101,6 +102,8 @@ class BatchSide:
         faults = changes.get("faults", {})
         lasting = {call: fault for call, fault in faults.items() if isinstance(fault, str)}
         scripts = {call: deque(each) for call, each in faults.items() if call not in lasting}
+        words = [word.partition(":")[0] for word in chain(lasting.values(), *scripts.values())]
+        assert {*words} <= {*CALL_FAULTS, *FAULTS}
         rows = dict(each.partition(":")[::2] for each in filter(None, changes.get("rows", "").split(",")))
         assert rows.keys() <= ROW_FAULTS.keys()
         with self._lock:

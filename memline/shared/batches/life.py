@@ -59,7 +59,7 @@ class Life(msgspec.Struct):
     accounts: Accounts
     budget: Budget
     #: `IndexWriter.store_vectors`.
-    store: Callable[[Answer], int]
+    store: Callable[[Answer], str]
     settings: AgentSettings
     clock: Clock
     token: str
@@ -138,21 +138,22 @@ class Life(msgspec.Struct):
         """Store what a job made. What an earlier run stored is skipped, and so are rows of other jobs."""
         query = "SELECT lower(hex(text_hash)), text_hash FROM vectors WHERE lease = ?"
         left: dict[str, bytes] = dict(self.accounts.index.execute(query, (batch.token,)))
-        good, first_error, results = 0, "", chain.from_iterable(map(wire.results, job.outputs))
+        good, why, results = 0, "", chain.from_iterable(map(wire.results, job.outputs))
         while piece := list(islice(results, STORE_ROWS)):
             good += sum(bool(vector) for _, vector, _ in piece)
-            first_error = first_error or next((error for *_, error in piece if error), "")
+            why = why or next((error for *_, error in piece if error), "")
             vectors = {left[key]: vector for key, vector, _ in piece if vector and key in left}
             rows = tuple(VectorRow(hash=digest, vector=vector) for digest, vector in vectors.items())
-            self.store(Answer(identity=self._model.identity, lease=self.token, vectors=rows))
+            why = self.store(Answer(identity=self._model.identity, lease=self.token, vectors=rows)) or why
         if good < job.done and batch.attempts < SHORT_TRIES:
             raise ProviderBrokenAnswer(f"of the {job.done} rows of job {job.id} {good} came")
-        outcome = job.state
+        outcome, stored = job.state, self.row.stored
         if outcome == "done":
-            outcome = "failed" if not good else PARTIAL if self.row.stored < batch.rows else "done"
+            is_useless = not good or (left and not stored)
+            outcome = "failed" if is_useless else PARTIAL if stored < batch.rows else "done"
         elif outcome == "cancelled":
             outcome = _end_of(batch)
-        error = batch.cancel_reason or job.reason or first_error or f"job {job.id} is {job.state}"
+        error = batch.cancel_reason or job.reason or why or f"job {job.id} is {job.state}"
         self._close(outcome, error if outcome != "done" else "")
         for file_id in job.outputs:
             wire.delete(file_id)
@@ -168,7 +169,7 @@ class Life(msgspec.Struct):
                 " WHERE lease = ?",
                 (is_tried, self.token),
             )
-            self._record(state="closed", outcome=outcome, error=error, closed_at=now)
+            self._record(state="closed", outcome=outcome, error=error, action="", closed_at=now)
             self._tell_breaker(outcome, error, cause, now)
         # What was made, as far as it is known, is paid for.
         is_unknown = bool(row.call_started_at) or row.state == "submitted"
@@ -204,7 +205,7 @@ class Life(msgspec.Struct):
             # There is no job, so another way costs nothing; but a file that is new may not be known yet.
             outcome, is_over = "failed", is_worn_out or (error.kind == "stop" and not batch.file_id)
         if is_over or (is_worn_out and batch.cancel_reason):
-            self._close(outcome, error.message, error)
+            self._close(outcome, error.message, None if batch.job_id else error)
             return
         if is_worn_out and error.kind == "stop":
             # The key may be of another project, and the job may still cost money.

@@ -24,7 +24,7 @@ from memline.shared.embedders.http import HttpClient
 from memline.shared.embedders.protocol import CALL_ATTEMPTS, Values, counted_call, unit_vector
 from memline.shared.embedders.provider_errors import redact_line
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError
-from memline.shared.values import as_dict, as_list, as_text
+from memline.shared.values import as_count, as_dict, as_list, as_text
 
 #: Our words for the final states of a job, by the last word of the provider's (`BATCH_STATE_…` at Gemini).
 FINAL = {
@@ -157,7 +157,7 @@ class OpenAI:
             state=FINAL.get(state.lower(), "running"),
             provider_state=self._shown(state),
             reason="; ".join(map(self._shown, errors[:3])),
-            done=int(as_dict(raw.get("request_counts")).get("completed") or 0),
+            done=as_count(as_dict(raw.get("request_counts")).get("completed")),
             outputs=tuple(filter(None, map(as_text, (raw.get("output_file_id"), raw.get("error_file_id"))))),
             tag=str(as_dict(raw.get("metadata")).get("tag") or ""),
         )
@@ -259,7 +259,7 @@ class Gemini(OpenAI):
             state=state,
             provider_state=self._shown(words),
             reason=self._shown(failure),
-            done=int(as_dict(about.get("batchStats")).get("successfulRequestCount") or 0),
+            done=as_count(as_dict(about.get("batchStats")).get("successfulRequestCount")),
             outputs=tuple(re.findall(r"files/[^/?#:\"]+", places)[:1]),
             tag=name.rpartition(" ")[2] if name.startswith("memline ") else "",
         )

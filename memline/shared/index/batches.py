@@ -14,9 +14,6 @@ import msgspec
 from memline.shared.index import meta
 from memline.shared.index.driver import scalar, select
 
-#: The states in which a batch has one of the places that `remote.batch.concurrency` gives.
-UNFINISHED = ("intent", "submitted")
-
 #: Outcomes besides the final states of a job (done, failed, expired, cancelled).
 PARTIAL, LOST = "partial", "lost"
 
@@ -68,8 +65,8 @@ class Batch(msgspec.Struct, frozen=True):
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether the provider has not finished it, or does not have it yet."""
-        return self.state in UNFINISHED
+        """Whether it has one of the places that `remote.batch.concurrency` gives."""
+        return self.state in ("intent", "submitted")
 
 
 def listed(connection: Connection) -> list[Batch]:
@@ -99,7 +96,7 @@ def texts_left(connection: Connection, token: str, *, needed: bool = False) -> i
     return int(scalar(connection, query, token, needed))
 
 
-def count(connection: Connection, token: str, *, stored: int = 0) -> bool:
+def count(connection: Connection, token: str, *, stored: int) -> bool:
     """Count vectors of a batch as stored, inside the caller's transaction; False when it is not a batch."""
     query = "UPDATE batches SET stored = stored + ? WHERE token = ?"
     return bool(connection.execute(query, (stored, token)).rowcount)

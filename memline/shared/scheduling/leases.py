@@ -174,15 +174,15 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     paid_calls: int = 0
 
 
-def store_answer(accounts: Accounts, answer: Answer, now: float, budget: Budget | None = None) -> int:
-    """Store the vectors of a request, and why its other texts got none; returns how many were new.
+def store_answer(accounts: Accounts, answer: Answer, now: float, budget: Budget | None = None) -> str:
+    """Store the vectors of a request, and why its other texts got none; returns why vectors were refused.
 
     Vectors of other dimensions than those before are refused as a broken answer: the server changed its
     model behind the same name, and mixing the two would spoil every search. The first answer ends the lease,
     so it corrects once what the lease was counted with.
     """
     identity, lease, failures = answer.identity, answer.lease, answer.failures
-    connection = accounts.index
+    connection, words = accounts.index, ""
     with transaction(connection):
         # Of a batch single rows may be spoilt.
         sizes = Counter(len(each.vector) // 4 for each in answer.vectors)
@@ -228,7 +228,7 @@ def store_answer(accounts: Accounts, answer: Answer, now: float, budget: Budget 
         tokens, day = counted
         charge = Charge(identity=identity, account=accounts.of(identity.provider))
         budget.correct(charge, day, answer.used_tokens - tokens, answer.paid_calls - 1)
-    return stored
+    return words
 
 
 def _take_back(connection: Connection, row: IdentityRow, lease: str, failure: Failure, now: float) -> bool:

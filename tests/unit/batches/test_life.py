@@ -1,5 +1,6 @@
 """A batch survives kills, lost answers and odd results at each of three providers: one job, all vectors."""
 
+import dataclasses
 import itertools
 from types import SimpleNamespace
 
@@ -13,11 +14,13 @@ from memline.shared.config.schema import Batch as Settings
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.http import HttpClient
 from memline.shared.index import batches, identities
+from memline.shared.index.rows import VectorRow
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import health, jobs
 from memline.shared.scheduling.budget import spent
+from memline.shared.scheduling.leases import Answer
 from tests.support.embedding_server import EmbeddingServer, GeminiServer, VoyageServer
-from tests.support.index_rows import backlog, file_row, make_job, retarget
+from tests.support.index_rows import backlog, file_row, make_job, retarget, vector
 from tests.unit.embedders.conftest import KEY, make_settings
 
 SERVERS = {"openai": EmbeddingServer, "voyage": VoyageServer, "gemini": GeminiServer}
@@ -192,6 +195,28 @@ def test_what_a_job_brings_is_kept_and_the_rest_goes_in_requests(desk, control, 
     assert (desk.plan(), len(batches.open_batches(desk.writer.connection))) == (False, comes_again)
 
 
+def test_a_job_whose_vectors_have_other_dimensions_has_failed_and_says_so(desk):
+    row = VectorRow(hash=b"another text", vector=vector(*[0.25] * 16))
+    desk.writer.store_vectors(Answer(identity=desk.identity, vectors=(row,)))
+    desk.server.control({"batch": {"rows": "wrong-dims"}})
+    desk.plan()
+
+    batch = desk.run()
+
+    assert (batch.outcome, batch.error) == ("failed", "15 dimensions came, the index has 16")
+    assert desk.health().failures == 1
+
+
+@pytest.mark.parametrize("odd", ["n/a", ["5"]])
+def test_a_count_that_is_no_number_keeps_no_job_from_being_found(desk, monkeypatch, odd):
+    shown = desk.server.wire.job
+    monkeypatch.setattr(desk.server.wire, "job", lambda job: shown(dataclasses.replace(job, done=odd)))
+    desk.server.control({"batch": {"faults": {"create": "500-after"}}})
+    desk.plan()
+
+    assert (desk.run().outcome, len(desk.log["jobs"])) == ("done", 1)
+
+
 @pytest.mark.parametrize("call", ["upload", "create"])
 def test_a_bad_key_pauses_the_account_and_a_server_without_batches_gets_requests(desk, call):
     desk.server.control({"batch": {"faults": {call: "401"}}})
@@ -207,16 +232,22 @@ def test_a_bad_key_pauses_the_account_and_a_server_without_batches_gets_requests
     assert desk.health().paused
 
 
-def test_a_job_that_its_provider_does_not_know_waits_for_the_operator(desk):
-    desk.server.control({"batch": {"looks": 3, "faults": {"look": "404"}}})
+@pytest.mark.parametrize("fault", ["401", "404"])
+def test_a_job_that_its_provider_does_not_know_waits_for_the_operator(desk, fault):
+    desk.server.control({"batch": {"looks": 3, "faults": {"look": fault}}})
     desk.plan()
 
     waiting = desk.run(steps=12)
 
     assert waiting.is_open and "jobs cancel" in waiting.action
     batches.request_cancel(desk.writer.connection, waiting.token, reason="by hand", now=desk.clock.now())
-    assert desk.run().outcome == "cancelled"
+    cancelled = desk.run()
+
+    assert (cancelled.outcome, cancelled.action) == ("cancelled", "")
     assert backlog(desk.writer) == Backlog(wanted=TEXTS)
+    # The provider took the texts: only this job is out of reach.
+    requests = health.read(desk.writer.accounts, desk.identity.provider)
+    assert not requests.paused and not desk.health().paused
 
 
 @pytest.mark.parametrize(
