@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.choice import Choice, choose_for_identity
+from memline.shared.embedders.choice import Choice, choose, choose_for_identity
 from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity
 from memline.shared.embedders.request import Outcome, Request
 from memline.shared.errors import (
@@ -91,7 +91,10 @@ def _choice(settings: AgentSettings, identity: Identity) -> Choice:
     try:
         return choose_for_identity(settings, identity, "")
     except ProviderStop as error:
-        raise MessageRefused(error.message, hint=error.hint) from error
+        # There may be no index on this host.
+        same = "give workers and index the same provider settings: memline config show"
+        hint = choose(settings).action or same
+        raise MessageRefused(error.message, hint=hint) from error
 
 
 class _Unsent(ProviderLater):

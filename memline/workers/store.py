@@ -49,6 +49,10 @@ def store_vectors(message: StoreVectors) -> None:
     """
     context = current()
     context.writer(message.agent).store_vectors(message.answer)
+    if not message.answer.vectors:
+        # A worker that cannot send must not get the same texts again at full speed.
+        context.schedule(message.agent, LINGER_S)
+        return
     _dispatch(context, message.agent, only_full=True)
 
 

@@ -191,6 +191,7 @@ def test_a_request_that_is_not_for_this_worker_goes_back_with_the_reason_and_the
     (failed,) = sent[0].answer.failures
     assert failed.kind == "unsent" and words in failed.error
     assert failed.retry_after_s is None
+    assert failed.action.endswith("memline config show")
 
 
 @pytest.mark.parametrize("is_well", [False, True])

@@ -5,6 +5,7 @@ from memline.shared.index.accounts import AccountFile
 from memline.shared.index.rows import VectorRow
 from memline.shared.queue.messages import StoreFiles, StoreVectors, Sweep
 from memline.shared.scheduling.budget import spent
+from memline.shared.scheduling.health import Failure
 from memline.shared.scheduling.leases import LEASE_S, Answer
 from memline.shared.scheduling.minutes import MINUTES, last_day
 from memline.workers import store
@@ -61,6 +62,18 @@ def test_texts_of_an_expired_lease_are_sent_again_and_the_log_says_so(
         False,
     )
     assert "leases.over" in caplog.messages
+
+
+def test_texts_that_no_vector_came_of_wait_a_moment(context, sent, request_sent):
+    hashes = tuple(text.hash for text in request_sent.texts)
+    failure = Failure(hashes=hashes, kind="unsent", error="it was not sent")
+    answer = Answer(identity=request_sent.identity, lease=request_sent.lease, failures=(failure,))
+
+    work(store.store_vectors, StoreVectors(agent="main", answer=answer))
+
+    assert sent == []
+    work(store.sweep, Sweep(agent="main"))
+    assert len(sent) == 1
 
 
 def test_an_answer_that_is_stored_twice_counts_once(context, clock, sent, request_sent):
