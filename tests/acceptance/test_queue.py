@@ -271,6 +271,18 @@ def test_a_cooldown_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server)
     assert one.take("openai", {}) == 0
 
 
+def test_questions_wait_for_a_cooldown_alone_and_keep_texts_waiting_for_a_minute(redis_server):
+    limits = RedisLimits(at(redis_server))
+    moves = costs(tokens=1, max_requests=3)
+
+    assert [limits.take("openai", moves, is_question=True) for _ in range(9)] == [0] * 9
+    assert WINDOW_S - 10 < limits.take("openai", moves) <= WINDOW_S
+    limits.cool_down("openai", 60)
+    assert 10 < limits.take("openai", moves, is_question=True) <= 60
+    limits.end_cooldown("openai")
+    assert limits.take("openai", moves) == 0
+
+
 # The server.
 
 

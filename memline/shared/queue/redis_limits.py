@@ -13,20 +13,25 @@ from typing import Any
 
 from memline.shared.config.installation import QueueAddress
 from memline.shared.queue import redis_client
-from memline.shared.scheduling.limits import HOLD, Limits
+from memline.shared.scheduling.limits import HOLD, UNITS, WINDOW_S, Limits
 
-#: KEYS: the hold, then one a unit. ARGV: the longest wait (s), then the seconds that the call moves each unit
-#: on by.
+#: KEYS: the hold, then one a unit. ARGV: the longest wait (s), the window (s) of a question or 0, then the
+#: seconds that the call moves each unit on by. `Limits.take` says how.
 _TAKE = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6
+local window = tonumber(ARGV[2])
 local at = now
-for _, key in ipairs(KEYS) do
-    at = math.max(at, tonumber(redis.call('GET', key) or '0'))
+for i = 1, window > 0 and 1 or #KEYS do
+    at = math.max(at, tonumber(redis.call('GET', KEYS[i]) or '0'))
 end
 if at - now <= tonumber(ARGV[1]) then
     for i = 2, #KEYS do
-        local next_at = at + tonumber(ARGV[i])
+        local was = tonumber(redis.call('GET', KEYS[i]) or '0')
+        local next_at = math.max(at, was) + tonumber(ARGV[i + 1])
+        if window > 0 then
+            next_at = math.max(was, math.min(next_at, now + window))
+        end
         redis.call('SET', KEYS[i], string.format('%.3f', next_at), 'EX', math.ceil(next_at - now) + 1)
     end
 end
@@ -55,9 +60,17 @@ class RedisLimits(Limits):
         self._take: Any = self._client.register_script(_TAKE)
         self._hold: Any = self._client.register_script(_HOLD)
 
-    def take(self, account: str, moves: Mapping[str, float], *, max_wait_s: float = 0) -> float:
+    def take(
+        self,
+        account: str,
+        moves: Mapping[str, float],
+        *,
+        max_wait_s: float = 0,
+        is_question: bool = False,
+    ) -> float:
         keys = [self._key(account, part) for part in (HOLD, *moves)]
-        return float(self._retry(self._take, keys=keys, args=[max_wait_s, *moves.values()]))
+        args = [max_wait_s, WINDOW_S if is_question else 0, *moves.values()]
+        return float(self._retry(self._take, keys=keys, args=args))
 
     def close(self) -> None:
         self._client.close()
@@ -67,7 +80,7 @@ class RedisLimits(Limits):
             self._retry(self._hold, keys=[self._key(account, HOLD)], args=[seconds])
 
     def end_cooldown(self, account: str) -> None:
-        self._retry(self._client.delete, self._key(account, HOLD))
+        self._retry(self._client.delete, *(self._key(account, part) for part in (HOLD, *UNITS)))
 
     def _key(self, account: str, part: str) -> str:
         return self._client.key(f"limit:{{{account}}}:{part}")

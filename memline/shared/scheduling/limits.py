@@ -3,11 +3,13 @@
 All agents, processes and questions of an account share them. It is the generic cell rate algorithm: each
 unit (requests, tokens) has one number, the time from which the next call may go, and a call moves it on by
 its part of a minute's limit. Texts get places ahead, in order, when they will wait for them. A question goes
-at once, and those after it wait the longer; texts leave a tenth of each limit to questions.
+at once but for a cooldown, and texts after it wait the longer, for a minute at most; they leave a tenth of
+each limit to questions.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from memline.shared.clock import Clock
@@ -23,8 +25,9 @@ WINDOW_S = 62.0
 #: Part of a limit that is left to questions.
 QUESTION_SHARE = 10
 
-#: The row or key of a cooldown.
+#: The row or key of a cooldown, and those of what a minute has a limit of.
 HOLD = "hold"
+UNITS = REQUESTS, TOKENS = "requests", "tokens"
 
 #: Seconds no worker calls a provider after a definite no, and after another request that failed as a whole:
 #: longer than a worker waits for its place, so what others have in hand goes back without a call.
@@ -44,7 +47,7 @@ def costs(*, tokens: int, requests: int = 1, max_requests: int = 0, max_tokens: 
     `requests`: what the provider counts the call as: its texts, with some.
     """
     moves: dict[str, float] = {}
-    for unit, amount, limit in (("requests", requests, max_requests), ("tokens", tokens, max_tokens)):
+    for unit, amount, limit in ((REQUESTS, requests, max_requests), (TOKENS, tokens, max_tokens)):
         if limit:
             of_texts = limit - max(1, limit // QUESTION_SHARE)
             # Of calls that are a large part of the limit, a minute may hold one more than their sum says.
@@ -65,11 +68,19 @@ class Limits:
     def close(self) -> None:
         self._file.close()
 
-    def take(self, account: str, moves: Mapping[str, float], *, max_wait_s: float = 0) -> float:
+    def take(
+        self,
+        account: str,
+        moves: Mapping[str, float],
+        *,
+        max_wait_s: float = 0,
+        is_question: bool = False,
+    ) -> float:
         """Take a place for a call that costs so much (`costs`); for one without costs nothing is taken.
 
         Returns the seconds until the place, 0 for now. Longer than `max_wait_s`, nothing was taken. Places
-        are given in the order in which they are asked for, so that of many who wait none waits in vain.
+        are given in the order in which they are asked for, so that of many who wait none waits in vain. A
+        question waits for a cooldown alone; many of them keep texts waiting for `WINDOW_S` at most.
         """
         # Without costs most calls of most accounts: they write nothing.
         with self._file.writing() if moves else self._file.reading() as connection:
@@ -77,12 +88,15 @@ class Limits:
             now = self._clock.now()
             query = "SELECT unit, next_at FROM limits WHERE account = ?"
             times = dict(connection.execute(query, (account,)) if connection else ())
-            at = max(now, *(times.get(unit, now) for unit in (HOLD, *moves)))
+            at = max(now, *(times.get(unit, now) for unit in (HOLD, *(() if is_question else moves))))
+            latest = now + WINDOW_S if is_question else math.inf
             if connection and at - now <= max_wait_s:
-                connection.executemany(
-                    "INSERT OR REPLACE INTO limits (account, unit, next_at) VALUES (?, ?, ?)",
-                    ((account, unit, at + seconds) for unit, seconds in moves.items()),
-                )
+                for unit, seconds in moves.items():
+                    was = times.get(unit, now)
+                    connection.execute(
+                        "INSERT OR REPLACE INTO limits (account, unit, next_at) VALUES (?, ?, ?)",
+                        (account, unit, max(was, min(max(at, was) + seconds, latest))),
+                    )
             return float(at - now)
 
     def cool_down(self, account: str, seconds: float) -> None:
@@ -95,6 +109,6 @@ class Limits:
             )
 
     def end_cooldown(self, account: str) -> None:
-        """Let processes call again, since an operator has asked for it."""
+        """Let processes call at once, whatever was counted, since an operator has asked for it."""
         with self._file.writing() as connection:
-            connection.execute("DELETE FROM limits WHERE account = ? AND unit = ?", (account, HOLD))
+            connection.execute("DELETE FROM limits WHERE account = ?", (account,))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from sqlite3 import Connection
 
@@ -73,11 +73,7 @@ class QueryEmbedder:
         cooldown_s = self._retry_at - self._clock.monotonic()
         wait_s, why = max((state.wait_s(now), state.reason), (cooldown_s, self._cooldown_reason))
         if wait_s > 0:
-            raise ProviderLater(
-                f"{active.identity.provider} is not asked for another {wait_s:.0f} s{because(why)}",
-                hint="ask again after that; keyword search goes on",
-                retry_after_s=wait_s,
-            )
+            raise _later(active, wait_s, why)
         choice, embedder = self._embedder_of(active)
         has_limits = any(minute_limits(self._settings, choice))
         self._count(choice, active, estimate_tokens(text))
@@ -94,18 +90,21 @@ class QueryEmbedder:
     def _count(self, choice: Choice, active: IdentityRow, tokens: int) -> None:
         """Count a question within the limits of a minute and of the day; it waits for no place.
 
-        Raises ProviderLater at the limit of the day. Where nothing can be written now, one question more is
-        better than no answer, but not above such a limit.
+        Raises ProviderLater in a cooldown of the account, and at the limit of the day. Where nothing can be
+        written now, one question more is better than no answer, but not above such a limit.
         """
         account = account_id(choice.provider, choice.mark)
         max_requests, max_tokens = minute_limits(self._settings, choice)
         moves = costs(tokens=tokens, max_requests=max_requests, max_tokens=max_tokens)
         charge = Charge(identity=active.identity, account=account, mode=QUESTIONS)
+        wait_s = 0.0
+        with suppress(IndexFault, QueueError):
+            wait_s = self._limits.take(account, moves, is_question=True)
+        if wait_s > 0:
+            raise _later(active, wait_s, "it refused a request, or failed")
         try:
-            if moves:
-                self._limits.take(account, moves, max_wait_s=math.inf)
             refusal = self._budget.take(charge, tokens, self._clock.now())
-        except (IndexFault, QueueError) as error:
+        except IndexFault as error:
             if not self._budget.has_limits:
                 return
             words = f"the question cannot be counted: {error.message}"
@@ -125,3 +124,11 @@ class QueryEmbedder:
                 built = choice.build(vector_dims=active.vector_dims)
                 self._embedders[key] = choice, built
             return self._embedders[key]
+
+
+def _later(active: IdentityRow, wait_s: float, why: str) -> ProviderLater:
+    return ProviderLater(
+        f"{active.identity.provider} is not asked for another {wait_s:.0f} s{because(why)}",
+        hint="ask again after that; keyword search goes on",
+        retry_after_s=wait_s,
+    )

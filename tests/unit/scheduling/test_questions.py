@@ -4,11 +4,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from memline.shared.config.installation import Ceilings
 from memline.shared.config.schema import AgentSettings, ConfigFile, MemorySearch, Remote
 from memline.shared.embedders.protocol import Identity
-from memline.shared.errors import ProviderLater
+from memline.shared.errors import ProviderLater, QueueError
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling.budget import spent
@@ -55,10 +56,17 @@ def embedder(provider, clock, tmp_path):
     return make_embedder(settings, provider, clock)
 
 
-def make_embedder(settings, provider, clock):
+class Away(Limits):
+    """Limits of a fleet whose Redis does not answer."""
+
+    def take(self, *_, **__):
+        raise QueueError("Redis is away")
+
+
+def make_embedder(settings, provider, clock, limits=None):
     fields = {"provider": "openai", "fallback_from": "", "mark": "1", "build": lambda **_: provider}
     choice = SimpleNamespace(identity=ACTIVE.identity, **fields)
-    return QueryEmbedder(settings, cast(Any, choice), clock=clock)
+    return QueryEmbedder(settings, cast(Any, choice), limits=limits, clock=clock)
 
 
 def refusal(embedder):
@@ -90,6 +98,52 @@ def test_questions_of_all_agents_with_one_key_go_at_once_and_move_texts_on(provi
     limits = Limits(AccountFile(agents[0].account_path), clock)
     wait_s = limits.take("openai:1", costs(tokens=1, max_requests=40))
     assert (provider.calls, wait_s) == (2, pytest.approx(2 * WINDOW_S / 36))
+
+
+def with_limit(tmp_path, **content):
+    memory = MemorySearch(remote=Remote(requests_per_minute=3))
+    paths = {"workspace": tmp_path, "state_dir": tmp_path, "home": tmp_path, "index_path": tmp_path / "i"}
+    return AgentSettings(agent="main", memory=memory, **content, **paths)
+
+
+def test_many_questions_keep_texts_waiting_for_a_minute_at_most(provider, clock, tmp_path):
+    settings = with_limit(tmp_path)
+    embedder = make_embedder(settings, provider, clock)
+
+    for _ in range(100):
+        embedder.embed("q", ACTIVE, Health())
+
+    limits = Limits(AccountFile(settings.account_path), clock)
+    assert limits.take("openai:1", costs(tokens=1, max_requests=3)) == pytest.approx(WINDOW_S)
+    limits.end_cooldown("openai:1")
+    assert limits.take("openai:1", costs(tokens=1, max_requests=3)) == 0
+
+
+@pytest.mark.parametrize("per_minute", [0, 3])
+def test_no_question_goes_before_a_time_that_another_worker_heard(provider, clock, tmp_path, per_minute):
+    settings = replace(
+        with_limit(tmp_path), memory=MemorySearch(remote=Remote(requests_per_minute=per_minute))
+    )
+    Limits(AccountFile(settings.account_path), clock).cool_down("openai:1", 60)
+    embedder = make_embedder(settings, provider, clock)
+
+    assert refusal(embedder).startswith("openai is not asked for another 60 s: ")
+    assert provider.calls == 0
+    clock.advance(60)
+    assert embedder.embed("q", ACTIVE, Health()) == b"vector"
+
+
+def test_while_redis_is_away_a_question_counts_for_the_day_all_the_same(provider, clock, tmp_path):
+    settings = with_limit(tmp_path, content=ConfigFile(limits=Ceilings(max_tokens_per_day=5)))
+    embedder = make_embedder(
+        settings, provider, clock, limits=Away(AccountFile(settings.account_path), clock)
+    )
+
+    embedder.embed("twelve chars", ACTIVE, Health())
+    with pytest.raises(ProviderLater, match=r"limits\.maxTokensPerDay is reached"):
+        embedder.embed("twelve chars", ACTIVE, Health())
+
+    assert provider.calls == 1
 
 
 def test_questions_are_counted_and_stop_at_the_ceiling_of_the_day(provider, clock, tmp_path):
