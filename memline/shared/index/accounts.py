@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
 
 import msgspec
 
-from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing
+from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing, IndexTooOld
 from memline.shared.index import driver, meta
+from memline.shared.sqlite import library, statements
 
 #: Their `application_id` is the bytes "MemA".
-ACCOUNTS = driver.Kind(0x4D656D41, 13, Path(__file__).with_suffix(".sql"))
+ACCOUNTS = driver.Kind(0x4D656D41, 14, Path(__file__).with_suffix(".sql"))
+
+#: The tables that may be lost: those of an older release are made again.
+_PASSING = ("health", "limits", "minutes")
 
 
 class AccountFile:
@@ -73,9 +77,24 @@ class AccountFile:
         if self._connection is None or is_replaced or (writes and not self._is_writer):
             self.close()
             open_file = driver.open_writer if writes else driver.open_reader
-            self._connection = open_file(self.path, kind=ACCOUNTS)
+            try:
+                self._connection = open_file(self.path, kind=ACCOUNTS)
+            except IndexTooOld:
+                self._make_again()
+                self._connection = open_file(self.path, kind=ACCOUNTS)
             self._is_writer, self._file_id = writes, driver.file_id(self.path)
         return self._connection
+
+    def _make_again(self) -> None:
+        """Make the tables of an older release again; what was spent and forgotten is kept."""
+        timeout = driver.BUSY_TIMEOUT_MS / 1000
+        connection = library().connect(str(self.path), isolation_level=None, timeout=timeout)
+        with closing(connection), driver.transaction(connection):
+            for table in _PASSING:
+                connection.execute(f"DROP TABLE IF EXISTS {table}")
+            for statement in statements(ACCOUNTS.schema):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {ACCOUNTS.version}")
 
 
 class Accounts(msgspec.Struct, frozen=True, kw_only=True):

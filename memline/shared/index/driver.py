@@ -39,7 +39,7 @@ class Kind(NamedTuple):
 
 #: Its `application_id` is the bytes "MemL". A file of an older version is moved aside like a damaged one, and
 #: built again.
-INDEX = Kind(0x4D656D4C, 30, Path(__file__).with_name("schema.sql"))
+INDEX = Kind(0x4D656D4C, 31, Path(__file__).with_name("schema.sql"))
 
 #: Milliseconds a write waits for another writer: each takes well under a second.
 BUSY_TIMEOUT_MS = 30_000

@@ -15,7 +15,7 @@ from memline.shared.index.rows import FileRow
 from memline.shared.scheduling.leases import Answer, Request
 
 #: Version of the contract. Raised when a worker of another release could misread a message.
-VERSION = 2
+VERSION = 3
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):

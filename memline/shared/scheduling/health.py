@@ -130,7 +130,9 @@ def after_failure(
     match failure.kind:
         case "stop":
             opens = max(was.opens, FOR_GOOD - 1)
-            was = _replace(was, failures=was.failures + 1, reason=error, action=failure.action, opens=opens)
+            # As many as open it: after `resume` one more does.
+            failures = max(was.failures + 1, rules.max_failures)
+            was = _replace(was, failures=failures, reason=error, action=failure.action, opens=opens)
             return _opened(was, rules, now)
         case "later" if wait_s >= FIRST_PAUSE_S:
             # A 429 with a time is no failure. Where texts are counted, as many may be more than a minute has.

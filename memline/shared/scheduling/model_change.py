@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from memline.shared.embedders.choice import NONE, Choice
+from memline.shared.embedders.protocol import Identity
 from memline.shared.index import batches, identities, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import json_ids, scalar, transaction
@@ -73,6 +74,7 @@ def use(accounts: Accounts, choice: Choice, now: float, *, stands_in_for: Choice
                 meta.put(connection, meta.TARGET, None)
         return
     with transaction(connection):
+        before = identities.target(connection)
         row = identities.ensure(connection, wanted, base_url=choice.base_url)
         owners = meta.get(connection, meta.HEALTH_OF, {})
         owners[wanted.provider] = (wanted.model, choice.mark)
@@ -83,10 +85,17 @@ def use(accounts: Accounts, choice: Choice, now: float, *, stands_in_for: Choice
         if active is None or not vectors.backlog(connection, active.id).ready:
             # Nothing to blind: the first vectors are searched as they come.
             meta.put(connection, meta.ACTIVE, row.id)
+        if before and _is_repaired(before.identity, wanted):
+            health.resume(accounts, wanted.provider)
     # Also after a crash half-way through, and after a time without any provider.
     if is_any_text_missing(connection, row.id):
         _want_all(connection, row, jobs.MODEL, now)
     switch_when_complete(connection)
+
+
+def _is_repaired(before: Identity, now: Identity) -> bool:
+    """Tell whether the same model is asked in another way, as with a number of dimensions that it has."""
+    return (before.provider, before.model) == (now.provider, now.model) and before.key != now.key
 
 
 def _stopped(accounts: Accounts, primary: Choice) -> dict[str, Any]:

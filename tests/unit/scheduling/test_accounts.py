@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.errors import IndexFault
-from memline.shared.index.accounts import AccountFile
+from memline.shared.index.accounts import AccountFile, bar_sessions
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
 from tests.support.clock import ManualClock
@@ -71,6 +71,24 @@ def test_a_damaged_account_file_is_named_and_left_as_it_is(pair, tmp_path):
 
     assert str(path) in raised.value.hint
     assert path.read_bytes() == damaged
+
+
+def test_breakers_of_an_older_release_are_forgotten_and_forgotten_sessions_kept(pair, tmp_path):
+    one, two = pair
+    fail(one, lease_all(one)[0], "stop")
+    bar_sessions(one.accounts.file, "main", ["s.jsonl"], 1.0)
+    with one.accounts.file.writing() as connection:
+        connection.execute("ALTER TABLE health ADD COLUMN since REAL NOT NULL DEFAULT 0")
+        connection.execute("PRAGMA user_version = 13")
+    one.accounts.file.close()
+    two.accounts.file.close()
+
+    assert not health.read(two.accounts, "openai").paused
+    fail(two, lease_all(two)[0], "stop")
+
+    assert health.read(one.accounts, "openai").paused
+    with one.accounts.file.reading() as reader:
+        assert reader.execute("SELECT path FROM forgotten_sessions").fetchall() == [("s.jsonl",)]
 
 
 def test_the_account_file_holds_no_key(tmp_path, clock):

@@ -152,6 +152,16 @@ def test_a_probe_that_is_never_answered_is_followed_by_another_after_its_lease(p
     assert [request.is_probe for request in lease(pair[1])] == [True]
 
 
+def test_after_a_stop_that_was_ended_one_more_failure_opens_the_breaker_again(pair):
+    fail(pair[0], lease(pair[0])[0], "stop")
+    pair[0].end_leases()
+    health.resume(pair[0].accounts, "openai")
+
+    fail(pair[0], lease(pair[0])[0], "later")
+
+    assert health.read(pair[0].accounts, "openai").paused
+
+
 def test_a_pause_by_a_person_is_kept_in_the_index_until_it_is_ended(pair):
     for is_paused in (True, False):
         with pair[0].transaction():

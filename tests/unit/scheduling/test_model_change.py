@@ -17,6 +17,7 @@ from tests.support.index_rows import (
     MODEL_A,
     MODEL_B,
     answer,
+    fail,
     file_row,
     lease_all,
     retarget,
@@ -77,6 +78,16 @@ def test_without_a_provider_nothing_is_wanted_and_nothing_lost(wanting):
     assert lease_all(wanting) == []
     retarget(wanting, MODEL_A)
     assert [text.text for request in lease_all(wanting) for text in request.texts] == ["plums"]
+
+
+def test_a_model_that_stopped_is_tried_at_once_with_other_dimensions(wanting):
+    fail(wanting, lease_all(wanting)[0], "stop")
+
+    retarget(wanting, MODEL_A)
+    assert lease_all(wanting) == []
+    retarget(wanting, replace(MODEL_A, dims=2))
+
+    assert len(lease_all(wanting)) == 1
 
 
 def test_search_stays_with_the_old_model_when_many_texts_fail_under_the_new(writer):
