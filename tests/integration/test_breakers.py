@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from memline.producers.runs.in_process import local_workers
+from memline.producers.runs.index_run import TAKE_OVER_S
 from memline.shared.finding import PROBLEM
 from memline.shared.queue.broker import send
 from memline.shared.queue.messages import Sweep
@@ -141,7 +142,9 @@ def test_resume_by_hand_does_not_wait_for_the_cool_down(place, server):
     assert (breaker_of(place)["state"], breaker_of(place)["failures"]) == ("closed", 0)
 
 
-def test_a_manual_pause_is_shown_and_ended_with_resume(place, server):
+def test_a_manual_pause_is_shown_and_ended_with_resume(place, server, second):
+    # A fallback takes over from no pause, so no run waits for that.
+    configure(place, server, second, fallback="voyage")
     place.call("queue", "pause", "--provider", "openai")
     status = place.call("status")
     paused = place.index()
@@ -153,6 +156,7 @@ def test_a_manual_pause_is_shown_and_ended_with_resume(place, server):
     assert "note embedding is paused for openai\n" in status.stdout
     assert f"try: {place.typed('queue resume --provider openai')}\n" in status.stdout
     assert asked == 0
+    assert paused.seconds < TAKE_OVER_S
     assert not place.index().failed
 
 

@@ -171,7 +171,7 @@ class IndexRun:
         self._job_files = 0
         #: The vectors and files to read as they were seen last, and since when (monotonic seconds).
         self._seen, self._unchanged_since = (Backlog(), 0), clock.monotonic()
-        self._settle_s = SETTLE_S if choose_fallback(agent, plan.choice) is None else TAKE_OVER_S
+        self._has_fallback = choose_fallback(agent, plan.choice) is not None
         with faults(agent.index_path):
             self._embedded_before = meta.get(self._reader, meta.EMBEDDED_TOTAL, 0)
             self._cached_before = meta.get(self._reader, meta.CACHED_TOTAL, 0)
@@ -257,7 +257,12 @@ class IndexRun:
             # Another model was perhaps just named, and its texts are about to be wanted.
             is_over = not model_change.is_any_text_missing(self._reader, facts.target.id)
         quiet_s = self._clock.monotonic() - self._unchanged_since
-        is_stuck = is_idle and quiet_s > (self._settle_s if is_stopped else QUIET_S)
+        longest_s = QUIET_S
+        if stop and is_stopped:
+            # Only a provider that fails has a fallback, and that one has none.
+            takes_over = self._has_fallback and stop.code == "breaker_open" and facts.fallback is None
+            longest_s = TAKE_OVER_S if takes_over else SETTLE_S
+        is_stuck = is_idle and quiet_s > longest_s
         return progress, is_over or is_stuck or not self._is_embedding
 
     def _batches(self, facts: Facts) -> tuple[int, bool]:

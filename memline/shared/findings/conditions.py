@@ -149,6 +149,8 @@ def source_missing(facts: Facts) -> Iterator[Finding]:
         # MEMORY.md may stand alone; that there is no note at all is said by `no_notes`.
         if not issue.startswith(("no memory files found", "memory directory missing")):
             action = "put it in its place, or let it be read; or take it out of the configuration"
+            if issue.startswith("the name of "):
+                action = "rename it"
             yield warning("source_missing", issue, action)
 
 
@@ -310,7 +312,9 @@ def vectors_behind(facts: Facts) -> Iterator[Finding]:
     stop, what = sending(facts), f"{counted(facts.waiting, 'vector', 'are')} pending"
     if stop is None and facts.has_embedder:
         if reason := facts.requests.reason:
-            what += f"; {reason}; goes on in {span(facts.requests.wait_s(facts.now))}"
+            # None while the next try is in flight.
+            wait_s = round(facts.requests.wait_s(facts.now))
+            what += f"; {reason}" + f"; goes on in {span(wait_s)}" * (wait_s > 0)
         yield note("vectors_behind", what)
     elif stop is None or stop.code in ("role_missing", "redis_unusable"):
         # Other reasons are findings of their own, with the count.

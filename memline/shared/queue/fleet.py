@@ -95,10 +95,13 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
         None is known while Redis has an error: without memory it takes no heartbeat.
         """
+        if self.error or not self.queues:
+            # What agents need stands in their indexes.
+            return ()
         needed, served = needed_roles(agents), {role for worker in self.workers for role in worker.queues}
         return tuple(
             each.name
-            for each in (() if self.error else self.queues)
+            for each in self.queues
             # A question is answered without a query worker too.
             if each.name in needed
             and each.name not in served

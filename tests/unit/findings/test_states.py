@@ -188,6 +188,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("no_notes", WARNING, lambda p, _: shutil.rmtree(p.workspace / "memory"), "there is no Markdown", "write a note"),
     ("source_missing", WARNING, lambda p, _: p.configure(extraPaths=["/none"]), "/none", "put it in its place"),
     ("source_missing", WARNING, lambda p, _: p.configure(experimental={"sessionMemory": True}, sources=["memory", "sessions"], transcripts=["codex"]), "sessions of Codex not readable", "take it out of the configuration"),
+    ("source_missing", WARNING, lambda p, _: p.write(os.fsdecode(b"memory/\xff.md"), "A."), "memory/\\xff.md is not valid UTF-8", "rename it"),
     ("no_notes", NOTE, lambda p, _: (p.write("docs/a.md", "A."), p.write("docs/b.MDX", "B.")), "beside MEMORY.md and memory/ 2 Markdown files are not read: docs/a.md, docs/b.MDX", "/docs"),
     ("provider_unusable", PROBLEM, lambda p, _: p.configure(remote={}), "keyword search only: No API key found", "export OPENAI_API_KEY"),
     ("provider_unusable", PROBLEM, lambda p, _: p.configure(provider="local", local={"modelPath": "/none.gguf"}), "keyword search only: ", ""),
@@ -308,8 +309,11 @@ def test_what_is_at_work_is_a_note_without_advice(place):
         under_way, behind = (one(found(place), code) for code in ("vectors_behind", "files_behind"))
         ask_to_wait(place, 2, reason="503 overloaded", failures=1)
         retrying = one(found(place), "vectors_behind")
+        ask_to_wait(place, 0, reason="503 overloaded", failures=1)
+        in_flight = one(found(place), "vectors_behind")
 
     assert re.fullmatch(r"1,628 vectors are pending; 503 overloaded; goes on in \d s", retrying.what)
+    assert in_flight.what == "1,628 vectors are pending; 503 overloaded"
     assert under_way.what == "1,628 vectors are pending"
     assert (under_way.level, under_way.action) == (behind.level, behind.action) == (NOTE, "")
 

@@ -1,8 +1,10 @@
 import time
+from typing import cast
 
 import msgspec
 import pytest
 
+from memline.shared.config.schema import AgentSettings
 from memline.shared.queue import fleet, redis_client
 from memline.shared.queue.messages import Envelope
 from memline.shared.queue.routes import QUEUES
@@ -33,6 +35,10 @@ def test_an_empty_redis_has_empty_queues():
     assert [one.name for one in now.queues] == list(QUEUES)
     assert {(one.waiting, one.in_flight, one.delayed, one.dead) for one in now.queues} == {(0, 0, 0, 0)}
     assert now.workers == ()
+
+
+def test_without_a_fleet_no_index_is_opened_to_tell_which_roles_are_missing():
+    assert fleet.Fleet().missing([cast(AgentSettings, None)]) == ()
 
 
 def test_messages_wait_until_a_worker_takes_them_and_are_in_flight_until_it_is_done(
