@@ -26,11 +26,12 @@ from memline.shared.findings.conditions import has_unread_notes
 from memline.shared.findings.facts import Facts, sending
 from memline.shared.index import batches, chunks, identities, ledger, meta, vectors
 from memline.shared.index.driver import faults, file_id, open_reader, snapshot
+from memline.shared.index.hold import holder_of
 from memline.shared.index.maintenance import move_aside
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter, rescue
 from memline.shared.queue.messages import Sweep
-from memline.shared.scheduling import jobs, model_change
+from memline.shared.scheduling import jobs, leases, model_change
 from memline.shared.sync.plan import Plan, make_plan
 from memline.shared.sync.staleness import DiskState
 
@@ -183,7 +184,7 @@ class IndexRun:
         """Let the workers of this process, or of the fleet, read the files of jobs and embed what is missing.
 
         Returns when no vector is pending, or the provider cannot go on. Raises IndexFault when the index
-        is deleted or another one is at its path, and the error that ended an actor.
+        is deleted or another one is at its path, or who has it reads no file, and the error of an actor.
         """
         # Imported only when there is work: the actors and dramatiq cost 75 ms of CPU.
         from memline.producers.runs.in_process import local_workers
@@ -250,20 +251,27 @@ class IndexRun:
             vectors=backlog.ready + backlog.failed + backlog.pending,
             waiting=waiting,
         )
-        if job_files:
-            return progress, False
-        is_over = backlog.in_progress <= in_batches and not is_busy
+        is_over = not job_files and backlog.in_progress <= in_batches and not is_busy
         if is_over and facts.target:
             # Another model was perhaps just named, and its texts are about to be wanted.
             is_over = not model_change.is_any_text_missing(self._reader, facts.target.id)
         quiet_s = self._clock.monotonic() - self._unchanged_since
         longest_s = QUIET_S
-        if stop and is_stopped:
+        if not is_idle:
+            # What is in flight may last as long as a lease.
+            longest_s += leases.lease_s(self._agent.memory.remote.timeout_seconds)
+        elif stop and is_stopped:
             # Only a provider that fails has a fallback, and that one has none.
             takes_over = self._has_fallback and stop.code == "breaker_open" and facts.fallback is None
             longest_s = TAKE_OVER_S if takes_over else SETTLE_S
-        is_stuck = is_idle and quiet_s > longest_s
-        return progress, is_over or is_stuck or not self._is_embedding
+        is_stuck = quiet_s > longest_s
+        if is_stuck and job_files:
+            path = self._agent.index_path
+            holder = holder_of(path)
+            who = f"process {holder.pid} (memline {holder.kind})" if holder else "no process"
+            what = f"nothing of {path} has moved for {quiet_s:.0f} s; {who} has it, and reads no file of it"
+            raise IndexFault(what, hint="end that process, then: memline index")
+        return progress, is_over or is_stuck or not (job_files or self._is_embedding)
 
     def _batches(self, facts: Facts) -> tuple[int, bool]:
         if facts.target is None:

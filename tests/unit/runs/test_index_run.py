@@ -1,8 +1,10 @@
+import os
 import time
 from contextlib import closing
 
 import pytest
 
+from memline.producers.runs import index_run
 from memline.producers.runs.index_run import IndexRun
 from memline.shared.errors import IndexFault
 from memline.shared.index.hold import hold
@@ -43,6 +45,16 @@ def test_an_index_that_is_deleted_while_the_workers_run_ends_the_run(place, monk
 
     with pytest.raises(IndexFault, match="was deleted or replaced during the run"):
         place.index()
+
+
+def test_a_run_whose_files_nobody_reads_ends_and_names_who_has_the_index(place, clock, monkeypatch):
+    monkeypatch.setattr(index_run, "POLL_S", 20.0)
+
+    with (
+        closing(hold(place.index_path, "up", now=clock.now())),
+        pytest.raises(IndexFault, match=rf"process {os.getpid()} \(memline up\) has it"),
+    ):
+        place.index(clock=clock)
 
 
 @pytest.mark.parametrize(("cache", "kept"), [({"enabled": False}, 0), ({"maxEntries": 1}, 1), ({}, 3)])
