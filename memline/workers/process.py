@@ -109,11 +109,13 @@ def fleet_worker(
         stopping=stop,
         kind="store",
     )
-    with serve_queues(broker, context, threads_of, idle_ms=IDLE_MS, stop_ms=SHUTDOWN_MS):
+    sign_of_life = heartbeat.Heartbeat(address, threads_of, file=settings.file)
+    # Before the first dispatch, which leases as much as the threads of the fleet can take.
+    sign_of_life.beat()
+    serving = serve_queues(broker, context, threads_of, idle_ms=IDLE_MS, stop_ms=SHUTDOWN_MS)
+    with serving, closing(sign_of_life):
         for agent in settings.agents:
             # Rows may wait from before.
             context.schedule(agent, 0, deep=True)
-        with closing(heartbeat.Heartbeat(address, threads_of, file=settings.file)) as sign_of_life:
-            sign_of_life.beat()
-            Log("worker").info("worker.started", queues=",".join(threads_of), pid=os.getpid())
-            yield sign_of_life.beat
+        Log("worker").info("worker.started", queues=",".join(threads_of), pid=os.getpid())
+        yield sign_of_life.beat
