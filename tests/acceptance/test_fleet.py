@@ -200,7 +200,7 @@ def test_a_worker_set_up_for_another_address_gives_its_requests_back_and_says_wh
     fleet.start("chunk", "store")
     fleet.start("embed", env={"MEMLINE_CONFIG": str(config), "OPENAI_API_KEY": "sk-test"})
     assert fleet.run("reindex").status == 0
-    fleet.until(lambda: "they differ in address" in fleet.log("embed"), "the reason")
+    fleet.until(lambda: "give workers and index the same" in fleet.log("embed"), "the reason")
     fleet.start("embed-2")
     beside = fleet.run("index", "--json")
 
