@@ -6,7 +6,6 @@ The command line, MCP and HTTP call the same methods, so all of them search, rea
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from functools import partial, update_wrapper
@@ -34,12 +33,11 @@ from memline.shared.errors import (
 )
 from memline.shared.finding import Finding
 from memline.shared.findings.answerer import Answerer
-from memline.shared.index import driver
 from memline.shared.search.request import SearchRequest, search_request
 from memline.shared.search.results import Answer
 from memline.shared.sources.paths import is_storable
 from memline.shared.sources.reading import Excerpt
-from memline.shared.sync.plan import make_plan
+from memline.shared.sync.plan import plan_of
 from memline.shared.sync.staleness import DiskState
 
 P = ParamSpec("P")
@@ -324,10 +322,8 @@ def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write
     Their vectors are left to `index` and `up`. `may_write`: False leaves the index to its own writer,
     whatever the settings say. Raises IndexFaults.
     """
-    began = time.thread_time()
-    with driver.reading_if_any(settings.index_path) as reader:
-        plan = make_plan(settings, choice, reader)
-    state = DiskState.of(plan, look_s=time.thread_time() - began)
+    plan = plan_of(settings, choice)
+    state = DiskState.of(plan)
     if may_write and settings.memory.sync.on_search and plan.changes.to_read():
         # What writes takes 20 ms to import, which a search without changes does not pay.
         from memline.producers.store_changes import store_changes

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
 
 from msgspec.structs import replace
 
 from memline.shared.errors import MemlineError
 from memline.shared.findings.answerer import Answerer
-from memline.shared.index.driver import reading
 from memline.shared.logs import Log
 from memline.shared.queue import redis_client, replies
 from memline.shared.queue.broker import actor
 from memline.shared.queue.messages import RunQuery
 from memline.shared.search.request import search_request
-from memline.shared.sync.plan import make_plan
+from memline.shared.sync.plan import plan_of
 from memline.shared.sync.staleness import DiskState
 from memline.workers.context import Context, current
 
@@ -45,17 +43,11 @@ def run_query(message: RunQuery) -> None:
 def _answerer(context: Context, agent: str) -> Answerer:
     """Open the memory of an agent to answer many questions."""
     settings, choice = context.agent(agent), context.choices(agent)[0]
-
-    def look() -> DiskState:
-        began = time.thread_time()
-        with reading(settings.index_path) as reader:
-            return DiskState.of(make_plan(settings, choice, reader), look_s=time.thread_time() - began)
-
     return Answerer(
         settings,
         choice=choice,
         long_lived=True,
-        look=look,
+        look=lambda: DiskState.of(plan_of(settings, choice)),
         limits=context.limits,
         queue=context.settings.queue,
         clock=context.clock,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from sqlite3 import Connection
@@ -86,6 +87,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     is_first: bool = False
     #: Roots of which no file is left, and whose rows stay.
     emptied: tuple[EmptiedRoot, ...] = ()
+    #: Seconds of CPU it took.
+    look_s: float = 0.0
 
     @property
     def total_files(self) -> int:
@@ -258,10 +261,12 @@ def _change_of(file: DiscoveredFile, recorded: LedgerEntry | None, chunking: str
     return "growing" if is_growing else "changed"
 
 
-def plan_of(settings: AgentSettings) -> Plan:
+def plan_of(settings: AgentSettings, choice: Choice | None = None) -> Plan:
     """Compare the disk with the index of an agent, if there is one. Raises IndexFaults."""
+    choice, began = choice or choose(settings), time.thread_time()
     with reading_if_any(settings.index_path) as reader:
-        return make_plan(settings, choose(settings), reader)
+        plan = make_plan(settings, choice, reader)
+    return replace(plan, look_s=time.thread_time() - began)
 
 
 #: Raised whenever the same text gives other chunks, names or days: files read by an older version are read

@@ -34,10 +34,10 @@ class DiskState(msgspec.Struct, frozen=True, kw_only=True):
     emptied: tuple[EmptiedRoot, ...] = ()
 
     @classmethod
-    def of(cls, plan: Plan, *, look_s: float = 0.0) -> DiskState:
-        """Return the state by a comparison that took so many seconds of CPU."""
+    def of(cls, plan: Plan) -> DiskState:
+        """Return the state by a comparison."""
         behind, removed = plan.changes.count, len(plan.changes.removed)
-        return cls(files_behind=behind, removed=removed, look_s=look_s, emptied=plan.emptied)
+        return cls(files_behind=behind, removed=removed, look_s=plan.look_s, emptied=plan.emptied)
 
 
 class Staleness:
