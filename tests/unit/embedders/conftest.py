@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from memline.shared import packages
 from memline.shared.config.schema import AgentSettings, ConfigFile, MemorySearch, ModelsBlock, Remote
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.remote import GeminiEmbedder, OpenAIEmbedder, RemoteEmbedder, VoyageEmbedder
@@ -67,3 +68,9 @@ def connect(clock):
     yield make
     for embedder in made:
         embedder.close()
+
+
+@pytest.fixture
+def engines_here(monkeypatch):
+    """The libraries of local models are installed, as far as anyone looks."""
+    monkeypatch.setattr(packages, "missing", lambda modules: ())

@@ -75,6 +75,7 @@ def test_mistral_is_taken_by_name_alone():
     assert "MISTRAL_API_KEY" in choose(make_settings(provider="mistral")).action
 
 
+@pytest.mark.usefixtures("engines_here")
 def test_auto_sends_nothing_away_when_a_model_is_here(tmp_path):
     model = tmp_path / "model.gguf"
     model.touch()

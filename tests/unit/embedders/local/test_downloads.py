@@ -201,6 +201,7 @@ def test_nothing_is_downloaded_for_those_who_do_not_ask_for_local(tmp_path, hub,
         (b"PK\x03\x04 a zip file", "is not a GGUF file"),
     ],
 )
+@pytest.mark.usefixtures("engines_here")
 def test_a_file_that_is_no_model_is_known_before_the_library_sees_it(tmp_path, content, reason):
     model = tmp_path / "model.gguf"
     model.write_bytes(content)
@@ -212,6 +213,7 @@ def test_a_file_that_is_no_model_is_known_before_the_library_sees_it(tmp_path, c
     assert "local.modelPath" in choice.action
 
 
+@pytest.mark.usefixtures("engines_here")
 def test_a_missing_file_a_folder_and_a_pipe_are_told_apart_from_models(tmp_path):
     os.mkfifo(tmp_path / "pipe.gguf")
     for path in (tmp_path / "missing.gguf", tmp_path, tmp_path / "pipe.gguf"):

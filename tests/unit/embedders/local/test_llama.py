@@ -82,6 +82,7 @@ def test_a_truncated_model_is_a_stop_and_the_process_goes_on(tmp_path):
         ({"general__name": "bge-small-en-v1.5"}, "bge-small-en-v1.5.gguf", ""),
     ],
 )
+@pytest.mark.usefixtures("engines_here")
 def test_the_family_of_a_model_is_known_by_its_own_words(tmp_path, keys, file, expected):
     model = tmp_path / file
     model.write_bytes(gguf(**keys))
