@@ -129,9 +129,7 @@ def after_failure(
     error, wait_s = failure.error, failure.retry_after_s or 0.0
     match failure.kind:
         case "stop":
-            opens = max(was.opens, FOR_GOOD - 1)
-            # As many as open it: after `resume` one more does.
-            failures = max(was.failures + 1, rules.max_failures)
+            opens, failures = max(was.opens, FOR_GOOD - 1), was.failures + 1
             was = _replace(was, failures=failures, reason=error, action=failure.action, opens=opens)
             return _opened(was, rules, now)
         case "later" if wait_s >= FIRST_PAUSE_S:
@@ -261,12 +259,12 @@ def take_probe(accounts: Accounts, provider: str, mode: str, now: float, until: 
 def resume(accounts: Accounts, provider: str, mode: str = REQUESTS) -> None:
     """Put a provider on trial at once, whatever it asked for, since a person wishes it.
 
-    One request tries. As many failures as opened the breaker are kept, so its failure opens it again.
+    One request tries. It counts as many failures as open a breaker, so if that one fails it opens again.
     """
 
     def change(was: Health) -> Health:
-        failures = max(was.failures, int(was.retry_at > 0))
-        return _replace(was, failures=failures, opens=0, retry_at=0.0)
+        enough = REQUEST_RULES.max_failures if was.paused else int(was.retry_at > 0)
+        return _replace(was, failures=max(was.failures, enough), opens=0, retry_at=0.0)
 
     update(accounts, provider, mode, change)
 
