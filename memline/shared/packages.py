@@ -40,6 +40,9 @@ def lack(name: str) -> str:
     What of another Python or processor was installed is found only so. numpy takes 80 ms of CPU.
     """
     if name not in _broken:
+        # OpenBLAS's threads spin while they wait for each other: 15 ms of CPU more for a question at 9,000
+        # vectors of 1,536. It is read when numpy is imported.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         try:
             import_module(name)
             return ""

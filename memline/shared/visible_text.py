@@ -36,8 +36,9 @@ def visible(text: str) -> str:
 def _is_plain(text: str) -> bool:
     """Tell that nothing is to be written out, without the pattern, which takes 2 ms to compile."""
     printed = text.replace("\n", " ").replace("\t", " ")
-    # The rest of what is unseen counts as printable, and begins with the selectors.
-    return printed.isprintable() and "\u034f" not in printed and max(printed, default="") < "\ufe00"
+    # What else is unseen counts as printable: U+034F, and all from the selectors on.
+    is_seen = printed.isascii() or ("\u034f" not in printed and max(printed) < "\ufe00")
+    return is_seen and printed.isprintable()
 
 
 def one_line(text: str) -> str:

@@ -5,7 +5,6 @@ has sqlite-vec compare the rows. Of many vectors those that are nearest by their
 both. Filters come before the best are chosen: the third best note of a folder may be the thousandth of all.
 """
 
-import os
 import threading
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -174,9 +173,6 @@ class SearchIndex:
         return Comparison(connection, active.id, query, matrix)
 
     def _numpy(self, connection: Connection, active: IdentityRow) -> Any:
-        # The product is bound by memory, not by arithmetic. OpenBLAS's threads spin while they wait for each
-        # other: 20 ms of CPU instead of 8 for a question at 10,000 vectors with another process at work.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from memline.shared.index.matrix import VectorMatrix  # imports numpy: 110 ms
 
         matrix, asked = self._matrix, (self.version, active.id)

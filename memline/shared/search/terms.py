@@ -67,8 +67,12 @@ class Words(Struct):
 
     def coverage(self, chunk_id: int) -> float:
         """Return which share of the idf of the question a chunk holds."""
-        held = self.terms_of(chunk_id).values()
-        return min(1.0, math.fsum(each.idf * each.weight for each in held if each.term.typed) / self.mass)
+        held = dict[str, float]()
+        for each in self.lookups:
+            # The rarest phrase of a term comes first.
+            if chunk_id in each.fits and each.term.typed:
+                held.setdefault(each.term.label, each.idf * each.weight)
+        return min(1.0, math.fsum(held.values()) / self.mass)
 
 
 def look_up(matches: Matches, terms: Sequence[Term], limit: int) -> Words:

@@ -248,8 +248,10 @@ def _data_lines(lines: Sequence[str], fences: Sequence[tuple[int, int]]) -> set[
     state there, on one line, and mail, certificates and dumps have code on many.
     """
     data = set[int]()
-    for is_code, group in groupby(range(len(lines)), key=lambda at: _is_coded(lines[at])):
-        run = [*group] if is_code else []
+    coded = [at for at, line in enumerate(lines) if len(line) >= 40 and _CODED.fullmatch(line.strip())]
+    # Lines in a row are as far from their places in the list.
+    for _, group in groupby(enumerate(coded), key=lambda each: each[1] - each[0]):
+        run = [at for _, at in group]
         if len(run) >= _RUN or any(len(lines[at]) >= _LONG for at in run):
             data.update(run)
     for first, last in fences:
@@ -267,10 +269,6 @@ def _data_lines(lines: Sequence[str], fences: Sequence[tuple[int, int]]) -> set[
             if 0 <= near < len(lines) and near not in data and not any(map(str.isalnum, lines[near])):
                 data.add(near)
     return data
-
-
-def _is_coded(line: str) -> bool:
-    return len(line) >= 40 and not line.isalpha() and _CODED.fullmatch(line.strip()) is not None
 
 
 def _is_json(text: str) -> bool:
