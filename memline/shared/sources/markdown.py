@@ -101,7 +101,7 @@ def outline(lines: Sequence[str]) -> Outline:
             if fence in line and not line.strip(" \t>").strip(fence[0]):
                 fences.append((first, number))
                 fence = ""
-        elif number < body:
+        elif number < body or line[:1].isalpha():
             continue
         elif ("```" in line or "~~~" in line) and (match := re.match(_FENCE, line)):
             fence, first = match[1], number
