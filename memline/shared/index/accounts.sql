@@ -16,7 +16,8 @@ CREATE TABLE IF NOT EXISTS health (
     PRIMARY KEY (account, model, mode)
 ) STRICT;
 
--- From when on the next call of an account may go, a row a unit (`scheduling/limits.py`); `hold` is a cooldown.
+-- From when on the next call of an account and model (`<account> <model>`) may go, a row a unit (`scheduling/limits.py`);
+-- `hold` is a cooldown.
 CREATE TABLE IF NOT EXISTS limits (
     account TEXT NOT NULL,
     unit TEXT NOT NULL,

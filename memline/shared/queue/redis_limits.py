@@ -1,7 +1,7 @@
 """Share the limits of provider accounts among all hosts of a fleet, in Redis.
 
-    <fleet>:limit:<account>:hold                string, until (s since the epoch): nobody calls
-    <fleet>:limit:<account>:<unit>              string: when the next call may go (s)
+    <fleet>:limit:<account> <model>:hold        string, until (s since the epoch): nobody calls
+    <fleet>:limit:<account> <model>:<unit>      string: when the next call may go (s)
 
 The clock is that of Redis, and one script decides and takes in one step. All keys expire by themselves.
 """
@@ -61,12 +61,7 @@ class RedisLimits(Limits):
         self._hold: Any = self._client.register_script(_HOLD)
 
     def take(
-        self,
-        account: str,
-        moves: Mapping[str, float],
-        *,
-        max_wait_s: float = 0,
-        is_question: bool = False,
+        self, account: str, moves: Mapping[str, float], *, max_wait_s: float = 0, is_question: bool = False
     ) -> float:
         keys = [self._key(account, part) for part in (HOLD, *moves)]
         args = [max_wait_s, WINDOW_S if is_question else 0, *moves.values()]

@@ -1,10 +1,10 @@
-"""Decide when a provider account may be called: cooldowns, and limits of requests and tokens a minute.
+"""Decide when a model of a provider account may be called: cooldowns, and limits of a minute.
 
-All agents, processes and questions of an account share them. It is the generic cell rate algorithm: each
-unit (requests, tokens) has one number, the time from which the next call may go, and a call moves it on by
-its part of a minute's limit. Texts get places ahead, in order, when they will wait for them. A question goes
-at once but for a cooldown, and texts after it wait the longer, for a minute at most; they leave a tenth of
-each limit to questions.
+All agents, processes and questions share them; providers count by account and model. It is the generic cell
+rate algorithm: each unit (requests, tokens) has one number, the time from which the next call may go, and a
+call moves it on by its part of a minute's limit. Texts get places ahead, in order, when they will wait for
+them. A question goes at once but for a cooldown, and texts after it wait the longer, for a minute at most;
+they leave a tenth of each limit to questions.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ def minute_limits(settings: AgentSettings, choice: Choice) -> tuple[int, int]:
     return (0, 0) if has_none else (remote.requests_per_minute, remote.tokens_per_minute)
 
 
+def paced(account: str, model: str) -> str:
+    """Name what has limits of its own: a model of an account. While one is refused, another may be asked."""
+    return f"{account} {model}"
+
+
 def costs(*, tokens: int, requests: int = 1, max_requests: int = 0, max_tokens: int = 0) -> dict[str, float]:
     """Return by how many seconds a call moves on each unit with a limit; limits are per minute, 0 for none.
 
@@ -56,7 +61,7 @@ def costs(*, tokens: int, requests: int = 1, max_requests: int = 0, max_tokens: 
 
 
 class Limits:
-    """The limits of accounts, named as in `shared.index.accounts`, by rows of the account file of a home.
+    """The limits of accounts, named by `paced`, by rows of the account file of a home.
 
     Safe to use from several threads.
     """
@@ -69,12 +74,7 @@ class Limits:
         self._file.close()
 
     def take(
-        self,
-        account: str,
-        moves: Mapping[str, float],
-        *,
-        max_wait_s: float = 0,
-        is_question: bool = False,
+        self, account: str, moves: Mapping[str, float], *, max_wait_s: float = 0, is_question: bool = False
     ) -> float:
         """Take a place for a call that costs so much (`costs`); for one without costs nothing is taken.
 

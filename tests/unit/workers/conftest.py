@@ -27,6 +27,8 @@ def notes(tmp_path):
 @pytest.fixture
 def context(tmp_path, notes, home, clock):
     """The context of a worker process whose agent embeds with a provider that is not there."""
+    # Another test of this process may have used a fleet.
+    broker.in_process()
     remote = {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": "k", "requestsPerMinute": 1}
     memory = {"provider": "openai", "model": "a", "remote": remote}
     config = tmp_path / "config.json5"
