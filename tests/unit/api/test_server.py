@@ -1,5 +1,8 @@
 """Where the HTTP server may listen."""
 
+import socket
+from contextlib import closing
+
 import pytest
 
 from memline.producers.web.serving import listen, require_token
@@ -26,3 +29,11 @@ def test_a_host_that_is_not_of_this_machine_is_an_error_that_names_its_key(host)
         listen(Serve(host=host, port=0))
 
     assert caught.value.hint == "set serve.host to an address of this machine, such as 127.0.0.1"
+
+
+def test_the_body_of_an_answer_does_not_wait_until_its_head_is_acknowledged():
+    opened = listen(Serve(port=0))
+    with closing(opened), closing(socket.create_connection(opened.getsockname())):
+        connection, _ = opened.accept()
+    with closing(connection):
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
