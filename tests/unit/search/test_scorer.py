@@ -71,6 +71,14 @@ def test_words_that_no_note_has_are_missing(notes, index, question, missing):
     assert ask(index, question).missing == missing
 
 
+def test_a_chunk_with_a_word_and_another_form_of_it_holds_the_word(notes, index):
+    notes.add("a.md", "We bought what others buy.")
+    for number in range(3):
+        notes.add(f"{number}.md", f"They buy {number}.")
+
+    assert ask(index, "bought").hits[0].text_score == 1.0
+
+
 def test_common_words_score_what_rare_ones_find(notes, opened):
     for number in range(700):
         notes.add(f"{number}.md", f"common words, more common words {number}")
