@@ -108,7 +108,7 @@ class _Sending:
 
     def __init__(self, context: Context, settings: AgentSettings, choice: Choice, until: float) -> None:
         self._context, self._choice, self._until = context, choice, until
-        self._account = limits.paced(account_id(choice.provider, choice.mark), choice.model)
+        self._account = limits.limit_key(account_id(choice.provider, choice.mark), choice.model)
         #: Requests and tokens a minute.
         self.limits = minute_limits(settings, choice)
 

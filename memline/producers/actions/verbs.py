@@ -36,7 +36,7 @@ from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.scheduling import health, jobs, model_change
 from memline.shared.scheduling.jobs import Job
-from memline.shared.scheduling.limits import Limits, paced
+from memline.shared.scheduling.limits import Limits, limit_key
 from memline.shared.sync.plan import plan_of
 from memline.shared.words import counted
 
@@ -196,7 +196,7 @@ def _end_cooldowns(accounts: Accounts, names: Iterable[str], queue_url: QueueAdd
     # While Redis is away no worker calls anyhow.
     with suppress(QueueError):
         for name in names:
-            limits.end_cooldown(paced(accounts.of(name), accounts.owner(name)[0]))
+            limits.end_cooldown(limit_key(accounts.of(name), accounts.owner(name)[0]))
 
 
 def _providers(accounts: Accounts, choice: Choice) -> list[str]:

@@ -259,7 +259,7 @@ def take_probe(accounts: Accounts, provider: str, mode: str, now: float, until: 
 def resume(accounts: Accounts, provider: str, mode: str = REQUESTS) -> None:
     """Put a provider on trial at once, whatever it asked for, since a person wishes it.
 
-    One request tries. It counts as many failures as open a breaker, so if that one fails it opens again.
+    One request tries. As many failures as open a breaker of requests count, so if it fails that opens again.
     """
 
     def change(was: Health) -> Health:

@@ -41,8 +41,8 @@ def minute_limits(settings: AgentSettings, choice: Choice) -> tuple[int, int]:
     return (0, 0) if has_none else (remote.requests_per_minute, remote.tokens_per_minute)
 
 
-def paced(account: str, model: str) -> str:
-    """Name what has limits of its own: a model of an account. While one is refused, another may be asked."""
+def limit_key(account: str, model: str) -> str:
+    """Name what has limits of its own, a model of an account: while one is refused, another may be asked."""
     return f"{account} {model}"
 
 
@@ -61,7 +61,7 @@ def costs(*, tokens: int, requests: int = 1, max_requests: int = 0, max_tokens: 
 
 
 class Limits:
-    """The limits of accounts, named by `paced`, by rows of the account file of a home.
+    """The limits of accounts, named by `limit_key`, by rows of the account file of a home.
 
     Safe to use from several threads.
     """

@@ -18,7 +18,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge
 from memline.shared.scheduling.health import Health
-from memline.shared.scheduling.limits import Limits, costs, minute_limits, paced
+from memline.shared.scheduling.limits import Limits, costs, limit_key, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.words import because
 
@@ -99,7 +99,7 @@ class QueryEmbedder:
         charge = Charge(identity=active.identity, account=account, mode=QUESTIONS)
         wait_s = 0.0
         with suppress(IndexFault, QueueError):
-            wait_s = self._limits.take(paced(account, active.identity.model), moves, is_question=True)
+            wait_s = self._limits.take(limit_key(account, active.identity.model), moves, is_question=True)
         if wait_s > 0:
             raise _later(active, wait_s, "it refused a request, or failed")
         try:

@@ -12,7 +12,7 @@ from memline.shared.index.driver import transaction
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
-from memline.shared.scheduling.limits import Limits, paced
+from memline.shared.scheduling.limits import Limits, limit_key
 from tests.support.index_rows import CAPS, MODEL_A, batch_failed, file_row, lease_all, retarget, use
 from tests.support.workspace import remote
 
@@ -70,7 +70,7 @@ def test_a_time_that_the_provider_named_is_ended_and_one_request_tries(place, wr
     writer.store_file(file_row("b.md", *(f"pears {n}" for n in range(20))))
     hold(writer, 50_000)
     limits = Limits(writer.accounts.file, SystemClock())
-    name = paced(writer.accounts.of("openai"), writer.accounts.owner("openai")[0])
+    name = limit_key(writer.accounts.of("openai"), writer.accounts.owner("openai")[0])
     limits.cool_down(name, 50_000)
     caps = replace(CAPS, max_rows=7)
     before = writer.lease(caps, credits=8, only_full=False)

@@ -14,12 +14,12 @@ from memline.shared.index.accounts import AccountFile
 from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling.budget import spent
 from memline.shared.scheduling.health import Health
-from memline.shared.scheduling.limits import WINDOW_S, Limits, costs, paced
+from memline.shared.scheduling.limits import WINDOW_S, Limits, costs, limit_key
 from memline.shared.scheduling.questions import COOLDOWN_SHARE, QueryEmbedder
 from tests.support.clock import ManualClock
 
 ACTIVE = IdentityRow(id=1, identity=Identity(provider="openai", model="m"), base_url="", vector_dims=2)
-PACED = paced("openai:1", "m")
+LIMIT_KEY = limit_key("openai:1", "m")
 
 
 class Provider:
@@ -97,7 +97,7 @@ def test_questions_of_all_agents_with_one_key_go_at_once_and_move_texts_on(provi
         make_embedder(settings, provider, clock).embed("q", ACTIVE, Health())
 
     limits = Limits(AccountFile(agents[0].account_path), clock)
-    wait_s = limits.take(PACED, costs(tokens=1, max_requests=40))
+    wait_s = limits.take(LIMIT_KEY, costs(tokens=1, max_requests=40))
     assert (provider.calls, wait_s) == (2, pytest.approx(2 * WINDOW_S / 36))
 
 
@@ -115,9 +115,9 @@ def test_many_questions_keep_texts_waiting_for_a_minute_at_most(provider, clock,
         embedder.embed("q", ACTIVE, Health())
 
     limits = Limits(AccountFile(settings.account_path), clock)
-    assert limits.take(PACED, costs(tokens=1, max_requests=3)) == pytest.approx(WINDOW_S)
-    limits.end_cooldown(PACED)
-    assert limits.take(PACED, costs(tokens=1, max_requests=3)) == 0
+    assert limits.take(LIMIT_KEY, costs(tokens=1, max_requests=3)) == pytest.approx(WINDOW_S)
+    limits.end_cooldown(LIMIT_KEY)
+    assert limits.take(LIMIT_KEY, costs(tokens=1, max_requests=3)) == 0
 
 
 @pytest.mark.parametrize("per_minute", [0, 3])
@@ -125,7 +125,7 @@ def test_no_question_goes_before_a_time_that_another_worker_heard(provider, cloc
     settings = replace(
         with_limit(tmp_path), memory=MemorySearch(remote=Remote(requests_per_minute=per_minute))
     )
-    Limits(AccountFile(settings.account_path), clock).cool_down(PACED, 60)
+    Limits(AccountFile(settings.account_path), clock).cool_down(LIMIT_KEY, 60)
     embedder = make_embedder(settings, provider, clock)
 
     assert refusal(embedder).startswith("openai is not asked for another 60 s: ")
@@ -136,7 +136,7 @@ def test_no_question_goes_before_a_time_that_another_worker_heard(provider, cloc
 
 def test_questions_go_on_while_another_model_of_the_account_is_refused(provider, clock, tmp_path):
     settings = with_limit(tmp_path)
-    Limits(AccountFile(settings.account_path), clock).cool_down(paced("openai:1", "no-such-model"), 60)
+    Limits(AccountFile(settings.account_path), clock).cool_down(limit_key("openai:1", "no-such-model"), 60)
 
     assert make_embedder(settings, provider, clock).embed("q", ACTIVE, Health()) == b"vector"
 

@@ -13,7 +13,7 @@ from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import TextRow
 from memline.shared.queue.messages import EmbedTexts
 from memline.shared.scheduling.leases import CLOCKS_S, Request
-from memline.shared.scheduling.limits import STOP_COOLDOWN_S, paced
+from memline.shared.scheduling.limits import STOP_COOLDOWN_S, limit_key
 from memline.workers import embed
 from tests.unit.workers.conftest import work
 
@@ -28,7 +28,7 @@ def request(identity, *, agent="main", until=1e12):
 
 def account(context):
     choice = context.choices("main")[0]
-    return paced(account_id(choice.provider, choice.mark), choice.model)
+    return limit_key(account_id(choice.provider, choice.mark), choice.model)
 
 
 @pytest.fixture
