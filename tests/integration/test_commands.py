@@ -150,6 +150,7 @@ def test_an_edit_that_keeps_size_and_time_is_seen_and_other_files_are_not_paid_a
     ("line", "status", "words"),
     [
         ("worker embed", 1, "Error: it works with a queue, and no queue.url is set\n"),
+        ("--config {fleet} up", 1, "Error: up works without a queue, and queue.url is redis://***@127.0.0.1\n"),
         ("queue --watch", 1, "Error: there is no queue: "),
         ("search plughxyz", 0, "nothing in the notes matches\n"),
         ("index", 0, "keyword search only: "),
@@ -162,7 +163,9 @@ def test_a_command_says_once_what_is_and_what_to_type(place, line, status, words
     copy = place.folder / "copy.sqlite"
     place.call("backup", str(copy))
     options = " ".join(place.arguments())
-    known = {"copy": copy, "workspace": place.workspace, "options": options}
+    fleet = place.folder / "fleet.json"
+    fleet.write_text('{"queue": {"url": "redis://:secret@127.0.0.1"}}')
+    known = {"copy": copy, "fleet": fleet, "workspace": place.workspace, "options": options}
 
     ran = place.call(*line.format(**known).split())
 

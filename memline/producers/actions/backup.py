@@ -39,6 +39,8 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     is_index: bool
     #: Vectors that the index did not have before.
     vectors: int
+    #: The folder of the notes of which it is a backup, where these are others, and are on this machine.
+    other_workspace: str = ""
 
 
 def back_up(agents: Sequence[AgentSettings], path: Path | None) -> list[Saved]:
@@ -118,7 +120,8 @@ def restore(agent: AgentSettings, path: Path) -> Restored:
         else:
             with closing(IndexWriter.of(agent)) as writer:
                 count = writer.take_vectors(source)
-    return Restored(agent=agent.agent, path=path, is_index=is_index, vectors=count)
+    other = "" if is_ours else recorded
+    return Restored(agent=agent.agent, path=path, is_index=is_index, vectors=count, other_workspace=other)
 
 
 def _accounts_of(backup: Path) -> Path:

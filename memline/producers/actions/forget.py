@@ -28,10 +28,10 @@ from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.discover import discover
 from memline.shared.sources.outcomes import EMPTY, INDEXED
 from memline.shared.sources.paths import SESSIONS, FileLocation, MemoryPaths, is_transcript
-from memline.shared.sources.reading import parse_citation, read_file
+from memline.shared.sources.reading import parse_citation, read_file, read_file_excerpt
 from memline.shared.sources.safe_open import open_regular
 from memline.shared.sync.read_file import FileReader
-from memline.shared.words import cite
+from memline.shared.words import cite, counted
 
 #: Bytes of a line at least that is looked for in other files of the home: shorter ones stand everywhere.
 MIN_NEEDLE = 12
@@ -71,22 +71,34 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
-    """Resolve a path or citation. Raises PathNotAllowed, and BadRequest for lines of a session."""
+    """Resolve a path or citation, to one target.
+
+    Raises PathNotAllowed, BadRequest for lines of a session, and MemlineError where there is nothing.
+    """
     path, part = parse_citation(cited)
     if is_transcript(path):
         if part.lines is not None:
             raise BadRequest("a session is forgotten as a whole", hint=f"memline forget {path}")
         known = transcripts_of(agent)
         is_there = known is not None and any(each.path == path for each in known.discover().files)
-        return [Target(path=path)] if is_there or _is_indexed(agent, path) else []
+        if not (is_there or _is_indexed(agent, path)):
+            raise MemlineError(f"there is no session {path}", hint="memline search QUERY --source sessions")
+        return [Target(path=path)]
     located = _locate(agent, path)
     if not os.path.lexists(located.absolute):
-        return [Target(path=located.path)] if _is_indexed(agent, located.path) else []
+        if not _is_indexed(agent, located.path):
+            raise MemlineError(f"there is no note {located.path}", hint="memline search QUERY")
+        return [Target(path=located.path)]
     lines = _lines_of(located)
     first, last = 1, len(lines)
     if part.lines is not None:
         first, last = max(1, part.first), min(last, part.first + part.lines - 1)
-    return [_target(located.path, lines, first, last)] if first <= last else []
+    if first > last:
+        # Raises for what cannot be read.
+        read_file_excerpt(located, part)
+        what = f"{counted(len(lines), 'line')} of text"
+        raise MemlineError(f"{located.path} has {what}", hint=f"memline get {located.path}")
+    return [_target(located.path, lines, first, last)]
 
 
 def targets_of_session(agent: AgentSettings, session: str) -> list[Target]:
@@ -138,7 +150,8 @@ def targets_before(agent: AgentSettings, day: date) -> list[Target]:
     for file in discover(MemoryPaths.of(agent)).files:
         dated = date.fromisoformat(days[file.path]) if file.path in days else day_of_path(file.path)
         if file.problem is None and dated is not None and dated < day:
-            targets += targets_of_path(agent, file.path)
+            lines = _lines_of(_locate(agent, file.path))
+            targets += [_target(file.path, lines, 1, len(lines))] if lines else []
     return targets + [Target(path=path) for (path,) in sessions]
 
 

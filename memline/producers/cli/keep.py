@@ -118,6 +118,9 @@ def backup(invocation: Invocation, words: tuple[str, ...], as_json: bool) -> Non
         line = f"{restored.agent} has an index, which stays. It took {count} that it did not have."
         if restored.is_index:
             line = f"Restored {restored.agent}: {words[1]} is its index now, with {count}."
+        elif restored.other_workspace:
+            of = f"{words[1]} is a backup of {restored.other_workspace}"
+            line = f"{of}, so {restored.agent} took only vectors, {restored.vectors} that it did not have."
         print_result(to_json(restored), as_json, [line, invocation.as_typed("Try: memline index")])
         return
     saved = backups.back_up(invocation.agents(), Path(words[0]) if words else None)

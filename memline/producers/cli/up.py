@@ -8,6 +8,7 @@ from memline.producers.cli.output import note
 from memline.producers.cli.serve import liveness, of_service, server_of, stop_event
 from memline.producers.runs import following
 from memline.producers.runs.parts import Part, run
+from memline.shared.config.installation import mask_url
 from memline.shared.errors import QueueError
 from memline.shared.queue.redis_broker import on_redis
 from memline.shared.queue.routes import QUEUES
@@ -24,9 +25,12 @@ def up(invocation: Invocation, serves: bool, port: int | None) -> None:
 
     Searches of other processes see changes at once. SIGINT and SIGTERM end it after the running work. A
     second one for the same folder follows its files, and sends texts to the provider once the first has
-    ended.
+    ended. With queue.url set it is refused: jobs would wait in Redis for workers.
     """
     invocation = of_service(invocation)
+    if queue := invocation.settings.queue:
+        hint = "unset MEMLINE_QUEUE_URL or queue.url; or run the fleet: honcho start, with the Procfile"
+        raise QueueError(f"up works without a queue, and queue.url is {mask_url(queue.url)}", hint=hint)
     agents = invocation.enabled_agents()
     for agent in agents:
         fetch_model(agent)

@@ -123,6 +123,7 @@ def test_the_backup_of_another_workspace_is_not_put_in_place_and_not_replaced(pl
     restored = restore(other, saved.path)
 
     assert (restored.is_index, restored.vectors) == (False, 9)
+    assert restored.other_workspace == str(place.workspace)
     with driver.reading(other.index_path) as reader:
         assert chunks.count(reader) == 0
     with pytest.raises(ConfigError, match="is a backup of"):
@@ -191,7 +192,10 @@ def test_the_command_backs_up_and_restores(place, tmp_path):
         "path": str(tmp_path / "saved" / "mine.sqlite"),
         "isIndex": True,
         "vectors": 9,
+        "otherWorkspace": "",
     }
     assert paths(place.search("word1x1x5"))[0] == "memory/note-1.md"
     missing = place.run("backup", "restore", str(tmp_path / "none.sqlite"))
     assert missing.status == 1 and "none.sqlite: no such file; nothing was changed" in missing.stderr
+    elsewhere = place.run("--workspace", str(tmp_path / "saved"), "backup", "restore", inside.json[0]["path"])
+    assert f"is a backup of {place.workspace}, so main took only vectors, 9 that" in elsewhere.stdout

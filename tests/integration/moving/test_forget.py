@@ -230,3 +230,17 @@ def test_it_lists_and_asks_and_refuses_what_is_odd(place):
             targets_of_path(place.agent, odd)
     with pytest.raises(BadRequest):
         targets_of_path(place.agent, "sessions/abc.jsonl#L5")
+
+
+@pytest.mark.parametrize(
+    ("cited", "words"),
+    [
+        ("memory/nope.md", "there is no note memory/nope.md"),
+        ("memory/doors.md#L9", "memory/doors.md has 7 lines of text"),
+        ("sessions/nope.jsonl", "there is no session sessions/nope.jsonl"),
+    ],
+)
+def test_what_is_not_there_is_named(place, cited, words):
+    said = place.call("forget", cited, "--yes")
+
+    assert (said.status, words in said.stderr) == (1, True), said.stderr
