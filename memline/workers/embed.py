@@ -176,6 +176,7 @@ def _answer(message: EmbedTexts, outcome: Outcome, used_tokens: int | None) -> S
             error=why.message,
             action=why.hint,
             retry_after_s=why.retry_after_s,
+            is_unreachable=why.code == "unreachable",
             is_probe=request.is_probe,
             no_results=not (vectors or outcome.is_provider_well),
         )

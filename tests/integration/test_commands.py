@@ -150,7 +150,11 @@ def test_an_edit_that_keeps_size_and_time_is_seen_and_other_files_are_not_paid_a
     ("line", "status", "words"),
     [
         ("worker embed", 1, "Error: it works with a queue, and no queue.url is set\n"),
-        ("--config {fleet} up", 1, "Error: up works without a queue, and queue.url is redis://***@127.0.0.1\n"),
+        (
+            "--config {fleet} up",
+            1,
+            "Error: up works without a queue, and queue.url is redis://***@127.0.0.1\n",
+        ),
         ("queue --watch", 1, "Error: there is no queue: "),
         ("search plughxyz", 0, "nothing in the notes matches\n"),
         ("index", 0, "keyword search only: "),

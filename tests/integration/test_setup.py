@@ -89,6 +89,19 @@ def test_a_client_with_a_command_of_its_own_is_told_by_it(shell, tmp_path, monke
     assert told.read_text().splitlines() == words
 
 
+def test_without_its_command_a_client_is_connected_in_one_folder(shell, tmp_path, monkeypatch):
+    notes = folder(tmp_path / "notes", "x\n")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    words = ("--workspace", str(notes), "setup", "claude", "--write", "--yes")
+
+    wrote, again = shell(*words), shell(*words)
+
+    file = tmp_path / ".mcp.json"
+    assert wrote.stdout == f"Wrote {file}. Start Claude Code again.\n"
+    assert f"in {tmp_path} alone. For all: claude mcp add --scope user" in wrote.stderr
+    assert again.stdout == f"{file} has it already.\n"
+
+
 @pytest.mark.parametrize("content", ["{\n  // mine\n  gateway: { port: 1 },\n}\n", "{", "[]"])
 def test_a_file_that_is_not_plain_json_is_left_and_what_to_add_is_printed(shell, tmp_path, content):
     notes = folder(tmp_path / "notes", "x\n")

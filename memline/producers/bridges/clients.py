@@ -50,6 +50,11 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
         """Whether its file is TOML; else JSON, perhaps with comments."""
         return self.files[0].endswith(".toml")
 
+    @property
+    def is_of_folder(self) -> bool:
+        """Whether its file is that of the current folder, and not of its user."""
+        return self.files[0].startswith("{here}")
+
     def file(self, env: Environment) -> Path:
         """Return the file of its servers."""
         folders = _folders(env)

@@ -52,16 +52,24 @@ def setup(
             return 1
         return subprocess.run(words).returncode
     content = known.plain_content(path) if is_written else None
+    command = known.command.format(name=name, line=server.line)
     if content is not None:
-        if not confirm(f"Write {path}?", is_answered=yes):
+        before = json.dumps(content)
+        text = known.with_server(content, name, server)
+        if before == json.dumps(content):
+            echo(f"{path} has it already.")
+        elif confirm(f"Write {path}?", is_answered=yes):
+            config_file.write(path, text)
+            echo(f"Wrote {path}. Start {known.title} again.")
+        else:
             return 1
-        config_file.write(path, known.with_server(content, name, server))
-        echo(f"Wrote {path}. Start {known.title} again.")
+        if known.is_of_folder and not file:
+            note(f"It is for sessions in {path.parent} alone. For all: {command}")
     else:
         click.echo(snippet, nl=False)
         note(f"{'Add it yourself to' if is_written else f'For {known.title}:'} {path}")
-        if known.command:
-            note(f"Or: {known.command.format(name=name, line=server.line)}")
+        if command:
+            note(f"Or: {command}")
     if server.key_variable:
         note(f"{known.title} has to be started with {server.key_variable} set.")
     return 1 if is_written and content is None else None

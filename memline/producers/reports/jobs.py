@@ -153,7 +153,7 @@ def report_jobs(facts: Facts, rows: Iterable[Job]) -> list[dict[str, Any]]:
                 "texts": {"done": job.texts_done, "left": one.texts, "failed": one.failed, "total": texts},
                 # The same in words.
                 "name": f"{kind} ({job.what})" if job.what else kind,
-                "progress": f"{progress}, {reason}" if reason else progress,
+                "progress": progress,
                 "reason": reason,
                 "action": action,
             }

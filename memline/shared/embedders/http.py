@@ -307,12 +307,13 @@ class HttpClient:
             text = f"there is no host {url.host}: {reason}"
             hint = f"check that this machine is online, and {url.host}"
             return self._stop(what, text, hint=hint, code="host_unknown")
+        code = "" if was_sent else "unreachable"
         if isinstance(error, httpx.TimeoutException):
             kind = ProviderTimeout if was_sent else ProviderLater
-            later = kind(self._message(what, f"no answer within {timeout_s:g} s"))
+            later = kind(self._message(what, f"no answer within {timeout_s:g} s"), code=code)
         else:
             hint = f"check that a server is running at {address}"
-            later = ProviderLater(self._message(what, reason), hint=hint)
+            later = ProviderLater(self._message(what, reason), hint=hint, code=code)
         later.maybe_paid = was_sent
         return later
 

@@ -12,7 +12,7 @@ Only what the provider itself wrote is read (message, code, type): an answer may
 and servers like it say `{"error": {"message", "code"}}`, Voyage `{"detail"}`, Gemini a `google.rpc.Status`.
 
 Codes of errors, beside those of `shared.embedders.http` (proxy_unusable, untrusted_certificate, no_tls,
-host_unknown, bad_address) and of local models (engine_missing):
+host_unknown, bad_address, unreachable) and of local models (engine_missing):
 
     bad_key  no_quota  bad_model  bad_dimensions  redirect  rate_limit  refused_text
 """

@@ -112,6 +112,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_s: float | None = None
     #: The request returned no vector at all, so the provider may be what is broken. Said once a request.
     no_results: bool = False
+    #: No connection was made, so its size cannot be why.
+    is_unreachable: bool = False
     #: It was the one request to a provider that had failed before.
     is_probe: bool = False
 
@@ -155,7 +157,8 @@ def _failed(was: Health, failure: Failure, rules: Rules, now: float) -> Health:
         # It was in flight together with the one that began the pause: the same trouble.
         return was
     rows = len(failure.hashes)
-    halved = rows // 2 if rows > 1 and was.failures and failure.kind == "later" else was.max_rows
+    is_size = failure.kind == "later" and not failure.is_unreachable
+    halved = rows // 2 if rows > 1 and was.failures and is_size else was.max_rows
     reason, action = failure.error, failure.action
     was = _replace(was, failures=was.failures + 1, reason=reason, action=action, full_answers=0)
     if was.paused or was.failures >= rules.max_failures:

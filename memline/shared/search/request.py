@@ -104,7 +104,7 @@ def files_within(
 ) -> list[int]:
     """List the ids of the files that pass, ascending; `sources` may be searched at all, all when empty."""
     is_wanted, is_unwanted = _matcher(request.path or "**/*"), _matcher(request.exclude)
-    tagged = [files_of_tag(connection, tag_key(tag)) for tag in request.tags]
+    tagged = [files_of_tag(connection, tag) for tag in request.tags]
     rows = connection.execute(_FILES, (request.source, json.dumps(sources), *map(str, bounds)))
     return [
         file_id
@@ -117,8 +117,8 @@ def files_within(
 
 
 def files_of_tag(connection: Connection, tag: str) -> set[int]:
-    """Return the ids of the files with a tag, as `tag_key` has it, or one below it."""
-    return {file_id for (file_id,) in connection.execute(_TAGGED, (tag,))}
+    """Return the ids of the files with a tag, or one below it."""
+    return {file_id for (file_id,) in connection.execute(_TAGGED, (tag_key(tag),))}
 
 
 def files_of_days(connection: Connection, days: Iterable[Days]) -> dict[int, None]:

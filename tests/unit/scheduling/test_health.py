@@ -77,10 +77,11 @@ def test_a_size_that_fails_twice_in_a_row_is_halved_and_one_that_a_limit_of_text
     assert [asked(Health(), 60, NOW, rows=rows).max_rows for rows in (8, 1)] == [4, 0]
 
 
-def test_vectors_of_other_dimensions_say_nothing_about_the_size():
-    once = failed(Health(), NOW, rows=8, kind="broken", no_results=True)
+@pytest.mark.parametrize("failure", [{"kind": "broken", "no_results": True}, {"is_unreachable": True}])
+def test_other_dimensions_and_a_server_that_is_not_there_say_nothing_about_the_size(failure):
+    once = failed(Health(), NOW, rows=8, **failure)
 
-    assert failed(once, NOW + 2, rows=8, kind="broken", no_results=True).max_rows == 0
+    assert failed(once, NOW + 2, rows=8, **failure).max_rows == 0
 
 
 def test_a_learned_size_doubles_after_full_requests_and_is_forgotten_when_it_is_large():

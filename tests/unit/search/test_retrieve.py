@@ -261,6 +261,8 @@ def test_an_empty_list_says_why(notes, index):
     assert ask(index, "   \x00 ").notice == "the question is empty"
     assert ask(index, "?!").notice == ask(index, "xylophone").notice == "nothing in the notes matches"
     assert "no file is within the filters" in ask(index, "redis", source="sessions").notice
+    tagged = ask(index, "redis", tag=("#boat", "sea"), source="memory")
+    assert tagged.notice == "no note has the tag #boat or sea"
     assert "weaker than minScore 1" in ask(index, "quokka", min_score=1.0, embedder=notes.vector).notice
 
 
