@@ -23,8 +23,8 @@ Schema = dict[str, Any]
 #: Names in JSON that are not the camel case of the parameter.
 _NAMES = {"first": "from", "ids": "id"}
 
-#: Other names of parameters: those of OpenClaw's tools.
-_ALIASES = {"relPath": "path", "corpus": "source"}
+#: Other names of parameters: those of OpenClaw's tools, and what is typed for a question.
+_ALIASES = {"relPath": "path", "corpus": "source", "q": "query"}
 
 #: Parameters of functions that no client gives.
 _INNER = {"self", "caller", "asker"}

@@ -38,7 +38,10 @@ from memline.shared.sync.staleness import DiskState
 T = TypeVar("T")
 
 #: Findings that say what a run waits for.
-_WAITING = ("rate_limited", "vectors_behind", "batch_blocked", "in_batch")
+_WAITING = ("rate_limited", "breaker_open", "vectors_behind", "batch_blocked", "in_batch")
+
+#: Seconds of a wait that are not worth a word.
+_SHORT_WAIT_S = 3.0
 
 #: Seconds between two reads of the rows while waiting.
 POLL_S = 0.05
@@ -239,7 +242,8 @@ class IndexRun:
         is_idle = not job_files and backlog.leased <= in_batches
         stop = sending(facts) if is_idle else None
         is_stopped = stop is not None and not stop.passes
-        if facts.batches or facts.requests.wait_s(facts.now):
+        requests = facts.requests
+        if facts.batches or (requests.wait_s(facts.now) > _SHORT_WAIT_S and not requests.has_given_up):
             waiting = "; ".join(each.what for each in check(facts) if each.code in _WAITING)
         if (backlog, job_files) != self._seen or (waiting and not is_stopped):
             self._seen, self._unchanged_since = (backlog, job_files), self._clock.monotonic()

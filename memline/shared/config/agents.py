@@ -130,8 +130,9 @@ class Agents:
         elif option and not (self._chosen and configured and option.origin != WORKSPACE_OPTION):
             if not option.path.is_dir() and not self._index(agent, option.path).exists():
                 # A slip of the pen, unlike a workspace of the file. One with an index answers from that.
-                words = f"{option.path}: no such folder (named by {option.origin})"
-                raise ConfigError(words, hint="check the path, or name another: memline --workspace DIR …")
+                # A program gives it without an option.
+                origin = "" if option.origin == WORKSPACE_OPTION else f" (named by {option.origin})"
+                raise ConfigError(f"{option.path}: no such folder{origin}", hint="check the path")
             place = option
         elif self._chosen:
             place = configured or self._nearest(agent)

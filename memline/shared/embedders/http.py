@@ -312,7 +312,8 @@ class HttpClient:
             kind = ProviderTimeout if was_sent else ProviderLater
             later = kind(self._message(what, f"no answer within {timeout_s:g} s"), code=code)
         else:
-            hint = f"check that a server is running at {address}"
+            command = ": ollama serve" if self._endpoint.provider == "ollama" else ""
+            hint = f"check that a server is running at {address}{command}"
             later = ProviderLater(self._message(what, reason), hint=hint, code=code)
         later.maybe_paid = was_sent
         return later

@@ -205,8 +205,8 @@ def lifts_of(matches: Matches, question: Question, words: Words, limit: int) -> 
     dated = files_of_days(matches.connection, question.days) if question.days else {}
     # Where no other word is found, the day is all that is left.
     is_day_alone = question.is_day_alone or not words.sums
-    if is_day_alone:
-        of_file |= {file_id: DAY_ALONE - at / (10 * len(dated)) for at, file_id in enumerate(dated)}
+    for at, file_id in enumerate(dated if is_day_alone else ()):
+        of_file[file_id] = of_file.get(file_id, 0.0) + DAY_ALONE - at / (10 * len(dated))
     ids = [each for each in words.lookups if each.term.kind == "id" and each.weight == 1.0]
     asked = r"\W+".join(re.findall(r"\w+", question.whole))
     heading = rf"(?i)[\W\d]*{asked}\W*"

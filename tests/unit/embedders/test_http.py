@@ -25,9 +25,9 @@ Ask = Callable[[str], HttpClient]
 def ask(clock):
     made = []
 
-    def make(url):
+    def make(url, provider="openai"):
         endpoint = Endpoint(
-            provider="openai", base_url=url, public=False, key=KEY, headers={"x-team": "notes"}
+            provider=provider, base_url=url, public=False, key=KEY, headers={"x-team": "notes"}
         )
         made.append(HttpClient(endpoint, timeout_s=60, clock=clock))
         return made[-1]
@@ -137,6 +137,13 @@ def test_a_server_on_this_machine_is_not_asked_through_a_proxy(server, connect, 
     monkeypatch.delenv("no_proxy", raising=False)
 
     assert connect(server.url).embed_documents(TEXTS)
+
+
+def test_a_server_of_this_machine_that_is_not_there_is_started_by_what_is_named(ask):
+    with pytest.raises(ProviderLater) as caught:
+        ask("http://127.0.0.1:9/v1", provider="ollama").call("POST", "/embeddings", body={})
+
+    assert caught.value.hint == "check that a server is running at http://127.0.0.1:9: ollama serve"
 
 
 @pytest.mark.parametrize(

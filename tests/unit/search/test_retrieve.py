@@ -110,6 +110,8 @@ def test_a_question_that_names_a_tag_puts_its_notes_first(notes, index):
     assert paths(index, "tag:boat #sail")[:2] == ["b.md", "a.md"]
     assert paths(index, "boat engine")[0] == "boat.md"
     assert paths(index, "#none engine") == paths(index, "none engine")
+    notes.add("memory/2026-03-10.md", "Bought rope.", tags="sail")
+    assert paths(index, "what happened last Tuesday #sail", day="2026-03-14")[0] == "memory/2026-03-10.md"
 
 
 def test_json_has_every_key_of_the_contract(notes, index):
