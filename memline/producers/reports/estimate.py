@@ -82,11 +82,11 @@ def estimate(settings: AgentSettings, *, force: bool = False) -> dict[str, Any]:
 
 def words(plan: dict[str, Any]) -> Iterator[str]:
     """Yield the lines that say what would be done and what it costs."""
-    yield (
-        f"{plan['agentId']}: {counted(plan['files'], 'file')} to read, {counted(plan['chunks'], 'chunk')};"
-        f" {counted(plan['texts'], 'text')} to embed ({plan['cached']:,} more are cached),"
-        f" about {counted(plan['tokens'], 'token')}"
-    )
+    parts = [f"{counted(plan['files'], 'file')} to read"]
+    parts += [f"{counted(plan['chunks'], 'chunk')} in them"] if plan["chunks"] else []
+    parts.append(f"{counted(plan['texts'], 'text')} to embed, about {counted(plan['tokens'], 'token')}")
+    parts += [f"{counted(plan['cached'], 'vector')} cached"] if plan["cached"] else []
+    yield f"{plan['agentId']}: {'; '.join(parts)}"
     if not plan["mode"]:
         yield "  nothing to embed, keyword search only"
         return
