@@ -57,8 +57,9 @@ class Answerer:
         self._clock = clock or SystemClock()
         #: State of the index and of the disk, when it was examined (monotonic seconds), and what was seen.
         self._known: tuple[object, float, Answer] = (None, 0.0, Answer())
-        #: A `QueryEmbedder`, made for the first question that needs a vector.
+        #: A `QueryEmbedder`, made for the first question that needs a vector; what it gave for which index.
         self._embedder: Any = None
+        self._embed: tuple[object, Any] = (None, None)
         vec = settings.memory.store.vector
         self._index = SearchIndex(
             settings.index_path,
@@ -137,5 +138,9 @@ class Answerer:
             self._embedder = QueryEmbedder(
                 self._settings, self._choice, limits=self._limits, clock=self._clock
             )
-        embed: Callable[[str], bytes] = self._embedder.of(connection, active)
+        embed: Callable[[str], bytes]
+        version, embed = self._embed
+        if version != self._index.version:
+            embed = self._embedder.of(connection, active)
+            self._embed = self._index.version, embed
         return embed

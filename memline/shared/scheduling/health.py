@@ -221,9 +221,21 @@ def read(accounts: Accounts, provider: str, mode: str = REQUESTS, *, model: str 
 
     `model`: empty for the one that the index has of this provider.
     """
-    with accounts.file.reading() as connection:
-        health = _read(connection, _key(accounts, provider, mode, model))
-    return _replace(health, manual=True) if provider in _manual(accounts) else health
+    return reader(accounts, provider, mode, model=model)()
+
+
+def reader(
+    accounts: Accounts, provider: str, mode: str = REQUESTS, *, model: str = ""
+) -> Callable[[], Health]:
+    """Return what reads that health again and again, right until the index changes."""
+    key, is_paused = _key(accounts, provider, mode, model), provider in _manual(accounts)
+
+    def read_again() -> Health:
+        with accounts.file.reading() as connection:
+            health = _read(connection, key)
+        return _replace(health, manual=True) if is_paused else health
+
+    return read_again
 
 
 def read_all(accounts: Accounts) -> dict[tuple[str, str], Health]:

@@ -57,17 +57,17 @@ class QueryEmbedder:
         self._file.close()
 
     def of(self, connection: Connection, active: IdentityRow) -> Callable[[str], bytes]:
-        """Return what embeds a question; see `shared.search.service.Embedder`."""
-        accounts = Accounts(index=connection, file=self._file)
-        state = health.read(accounts, active.identity.provider, model=active.identity.model)
-        return partial(self.embed, active=active, state=state)
+        """Return what embeds questions until the index changes; see `shared.search.service.Embedder`."""
+        accounts, identity = Accounts(index=connection, file=self._file), active.identity
+        read_health = health.reader(accounts, identity.provider, model=identity.model)
+        return partial(self.embed, active=active, read_health=read_health)
 
-    def embed(self, text: str, active: IdentityRow, state: Health) -> bytes:
+    def embed(self, text: str, active: IdentityRow, read_health: Callable[[], Health]) -> bytes:
         """Return the vector of `text` under `active`.
 
         Raises a ProviderError: at once, without a call, while the provider is paused or in its cooldown.
         """
-        now = self._clock.now()
+        now, state = self._clock.now(), read_health()
         if state.is_stuck(now):
             raise ProviderStop(state.reason, hint=state.action)
         cooldown_s = self._retry_at - self._clock.monotonic()

@@ -27,13 +27,15 @@ Scored = list[tuple[int, float]]
 # CROSS JOIN: the few rows that are given first, not all vectors of the identity (300 ms at 10,000).
 _VECTORS_OF = (
     "SELECT chunks.id, vectors.id FROM chunks CROSS JOIN vectors"
-    " ON vectors.identity_id = ? AND vectors.text_hash = chunks.text_hash"
-    " WHERE chunks.{} IN (SELECT value FROM json_each(?))"
+    " ON vectors.identity_id = ?1 AND vectors.text_hash = chunks.text_hash"
+    " WHERE chunks.{} IN (SELECT value FROM json_each(?2))"
 )
-_CHUNKS_OF = (
-    "SELECT chunks.id, vectors.id FROM vectors CROSS JOIN chunks ON chunks.text_hash = vectors.text_hash"
-    " WHERE vectors.id IN (SELECT value FROM json_each(?1))"
-    " AND (?2 IS NULL OR file_id IN (SELECT value FROM json_each(?2))) ORDER BY chunks.id"
+#: Also the chunks of vectors, in the files that are searched: one text may be in many.
+_PAIRS = (
+    f"{_VECTORS_OF.format('id')} UNION"
+    " SELECT chunks.id, vectors.id FROM vectors CROSS JOIN chunks ON chunks.text_hash = vectors.text_hash"
+    " WHERE vectors.id IN (SELECT value FROM json_each(?3))"
+    " AND (?4 IS NULL OR file_id IN (SELECT value FROM json_each(?4)))"
 )
 # Ties by their text, so that an index that was made in another order gives the same answer.
 _COSINES = (
@@ -60,7 +62,10 @@ class Comparison(Struct, frozen=True):
 
     def top(self, limit: int, files: str | None) -> Scored:
         """Return the best vectors; `files` is a JSON array of file ids to stay in, None for all."""
-        allowed = None if files is None else sorted({*self.vectors_of(files, "file_id").values()})
+        allowed = None
+        if files is not None:
+            of_files = self.connection.execute(_VECTORS_OF.format("file_id"), (self.identity_id, files))
+            allowed = sorted({vector_id for _, vector_id in of_files})
         if self.matrix is not None:
             best: Scored = self.matrix.top(self.connection, self.query, limit, allowed)
             return best
@@ -83,13 +88,12 @@ class Comparison(Struct, frozen=True):
         values = (self.query, self.identity_id, len(self.query), limit, given)
         return self.connection.execute(query, values[: query.count("?")]).fetchall()
 
-    def vectors_of(self, ids: str, column: str = "id") -> dict[int, int]:
-        """Return the vectors of chunks, for those that have one of the identity."""
-        return dict(self.connection.execute(_VECTORS_OF.format(column), (self.identity_id, ids)).fetchall())
-
-    def chunks_of(self, vector_ids: Iterable[int], files: str | None) -> dict[int, int]:
-        """Return the chunks of some vectors, each with its vector: one text may be in many files."""
-        return dict(self.connection.execute(_CHUNKS_OF, (json_ids(vector_ids), files)).fetchall())
+    def pairs(
+        self, chunk_ids: Iterable[int], vector_ids: Iterable[int], files: str | None
+    ) -> dict[int, int]:
+        """Return chunk -> vector, of these chunks and of all in `files` that have one of these vectors."""
+        asked = (self.identity_id, json_ids(chunk_ids), json_ids(vector_ids), files)
+        return dict(self.connection.execute(_PAIRS, asked).fetchall())
 
 
 class SearchIndex:
@@ -135,12 +139,21 @@ class SearchIndex:
             return self.matches.answers.get(asked)
 
     @contextmanager
+    def connected(self) -> Iterator[Connection]:
+        """Yield the connection. Raises IndexFaults (IndexMissing: there is none)."""
+        with self._lock, driver.faults(self.path):
+            yield self._follow(self._open())
+
+    @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Yield the connection in one read transaction. Raises IndexFaults (IndexMissing: there is none)."""
+        """Yield the connection in one read transaction. Raises as `connected` does."""
         with self._lock, driver.faults(self.path), driver.snapshot(connection := self._open()):
-            self.matches.follow()
-            self.version = self._opens, self.matches.version
-            yield connection
+            yield self._follow(connection)
+
+    def _follow(self, connection: Connection) -> Connection:
+        self.matches.follow()
+        self.version = self._opens, self.matches.version
+        return connection
 
     def _open(self) -> Connection:
         if self._connection is not None and self._file_id != driver.file_id(self.path):

@@ -136,7 +136,7 @@ def _keywords_instead(findings: list[Finding]) -> Iterator[None]:
 
 def _embedded(index: SearchIndex, embedder: Embedder, text: str) -> tuple[int, bytes] | None:
     """Return the active identity of an index and the vector of a question under it; None without one."""
-    with index.snapshot() as connection:
+    with index.connected() as connection:
         active = index.matches.active
         if active is None or not active.vector_dims:
             return None
@@ -196,8 +196,7 @@ class _Search(Struct):
     def _compare(self, compared: Comparison, pool: int) -> None:
         """Set the cosines of the nearest chunks and of what the words found, and their late interaction."""
         cosines = dict(compared.top(pool, self.matches.files))
-        vectors = compared.chunks_of(cosines, self.matches.files)
-        vectors |= compared.vectors_of(json_ids({*self.words.sums, *self.lifts}.difference(vectors)))
+        vectors = compared.pairs({*self.words.sums, *self.lifts}, cosines, self.matches.files)
         cosines |= compared.cosines({*vectors.values()}.difference(cosines))
         near = ((each, cosines.get(vector_id)) for each, vector_id in vectors.items())
         self.cosines = {each: round(cosine, fusion.DECIMALS) for each, cosine in near if cosine is not None}

@@ -72,7 +72,7 @@ def make_embedder(settings, provider, clock, limits=None):
 
 def refusal(embedder):
     with pytest.raises(ProviderLater) as error:
-        embedder.embed("q", ACTIVE, Health())
+        embedder.embed("q", ACTIVE, Health)
     return str(error.value)
 
 
@@ -85,7 +85,7 @@ def test_a_silent_provider_holds_up_one_question_and_those_after_it_not(embedder
 
     provider.fails_after_s = None
     clock.advance(8.0 * COOLDOWN_SHARE)
-    assert embedder.embed("q", ACTIVE, Health()) == b"vector"
+    assert embedder.embed("q", ACTIVE, Health) == b"vector"
 
 
 def test_questions_of_all_agents_with_one_key_go_at_once_and_move_texts_on(provider, clock, tmp_path):
@@ -94,7 +94,7 @@ def test_questions_of_all_agents_with_one_key_go_at_once_and_move_texts_on(provi
     agents = [AgentSettings(agent=name, index_path=tmp_path / name, **paths) for name in ("one", "two")]
 
     for settings in agents:
-        make_embedder(settings, provider, clock).embed("q", ACTIVE, Health())
+        make_embedder(settings, provider, clock).embed("q", ACTIVE, Health)
 
     limits = Limits(AccountFile(agents[0].account_path), clock)
     wait_s = limits.take(LIMIT_KEY, costs(tokens=1, max_requests=40))
@@ -112,7 +112,7 @@ def test_many_questions_keep_texts_waiting_for_a_minute_at_most(provider, clock,
     embedder = make_embedder(settings, provider, clock)
 
     for _ in range(100):
-        embedder.embed("q", ACTIVE, Health())
+        embedder.embed("q", ACTIVE, Health)
 
     limits = Limits(AccountFile(settings.account_path), clock)
     assert limits.take(LIMIT_KEY, costs(tokens=1, max_requests=3)) == pytest.approx(WINDOW_S)
@@ -131,14 +131,14 @@ def test_no_question_goes_before_a_time_that_another_worker_heard(provider, cloc
     assert refusal(embedder).startswith("openai is not asked for another 60 s: ")
     assert provider.calls == 0
     clock.advance(60)
-    assert embedder.embed("q", ACTIVE, Health()) == b"vector"
+    assert embedder.embed("q", ACTIVE, Health) == b"vector"
 
 
 def test_questions_go_on_while_another_model_of_the_account_is_refused(provider, clock, tmp_path):
     settings = with_limit(tmp_path)
     Limits(AccountFile(settings.account_path), clock).cool_down(limit_key("openai:1", "no-such-model"), 60)
 
-    assert make_embedder(settings, provider, clock).embed("q", ACTIVE, Health()) == b"vector"
+    assert make_embedder(settings, provider, clock).embed("q", ACTIVE, Health) == b"vector"
 
 
 def test_while_redis_is_away_a_question_counts_for_the_day_all_the_same(provider, clock, tmp_path):
@@ -147,9 +147,9 @@ def test_while_redis_is_away_a_question_counts_for_the_day_all_the_same(provider
         settings, provider, clock, limits=Away(AccountFile(settings.account_path), clock)
     )
 
-    embedder.embed("twelve chars", ACTIVE, Health())
+    embedder.embed("twelve chars", ACTIVE, Health)
     with pytest.raises(ProviderLater, match=r"limits\.maxTokensPerDay is reached"):
-        embedder.embed("twelve chars", ACTIVE, Health())
+        embedder.embed("twelve chars", ACTIVE, Health)
 
     assert provider.calls == 1
 
@@ -159,13 +159,13 @@ def test_questions_are_counted_and_stop_at_the_ceiling_of_the_day(provider, cloc
     settings = AgentSettings(agent="main", content=ConfigFile(limits=Ceilings(max_tokens_per_day=5)), **paths)
     embedder = make_embedder(settings, provider, clock)
 
-    embedder.embed("twelve chars", ACTIVE, Health())
+    embedder.embed("twelve chars", ACTIVE, Health)
     with pytest.raises(ProviderLater, match=r"limits\.maxTokensPerDay is reached") as error:
-        embedder.embed("twelve chars", ACTIVE, Health())
+        embedder.embed("twelve chars", ACTIVE, Health)
 
     assert "goes on at 2025-06-16" in error.value.hint
     assert provider.calls == 1
     report = spent(AccountFile(settings.account_path), settings.content.limits, clock.now())
     assert report["today"] == {"requests": 1, "tokens": 3, "cost": 0, "unpricedTokens": 3}
     clock.advance(86_400)
-    assert embedder.embed("twelve chars", ACTIVE, Health()) == b"vector"
+    assert embedder.embed("twelve chars", ACTIVE, Health) == b"vector"
