@@ -2,7 +2,9 @@
 
 import json
 import shlex
+import shutil
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +76,23 @@ def test_a_folder_of_any_kind_answers_after_init(shell, tmp_path, name):
     assert (status["workspaceDir"], status["files"]) == (str(folder), len(markdown) - len(unread))
     again = shell("init", str(folder), "--yes")
     assert again.status == 0
+
+
+def test_a_lost_index_of_a_folder_comes_back_from_its_backup(shell, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text(f"# Note {name}\n")
+        shell("init", "--yes", cwd=tmp_path / name)
+        made = shell("backup", "--json", cwd=tmp_path / name)
+    folder = Path(shell("status", "--json", cwd=tmp_path / "two").json[0]["status"]["dbPath"]).parent
+    shutil.rmtree(folder)
+
+    restored = shell("backup", "restore", made.json[0]["path"], "--json", cwd=tmp_path / "two")
+
+    assert restored.json["isIndex"]
+    assert [
+        hit["path"] for hit in shell("search", "note", "--json", cwd=tmp_path / "two").json["results"]
+    ] == ["a.md"]
 
 
 def test_init_takes_the_current_folder(shell, tmp_path):

@@ -126,9 +126,12 @@ def test_with_a_configuration_init_says_what_to_add_and_where(shell, tmp_path, m
 
     ran = shell("init", str(colours(tmp_path)), "--yes", "--provider", "ollama", "--base-url", "http://h:1/")
 
-    assert (ran.status, config.read_text()) == (0, "// mine\n{}\n")
-    assert f"Add to agents.defaults.memorySearch in {config}" in ran.stdout
+    assert (ran.status, config.read_text()) == (2, "// mine\n{}\n")
+    assert f"{config} says otherwise, and is not changed; nothing was indexed" in ran.stderr
     assert '"provider": "ollama"' in ran.stdout and '"baseUrl": "http://h:1/"' in ran.stdout
+    config.write_text(f"{{agents: {{defaults: {{memorySearch: {ran.stdout}}}}}}}")
+    same = shell("init", str(tmp_path / "colours"), "--yes", "--provider", "ollama")
+    assert "Its texts are sent to ollama" in same.stdout
 
 
 def test_without_an_engine_init_names_the_command_and_writes_nothing(shell, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault, IndexMissing, IndexTooOld
 from memline.shared.index import accounts, chunks, driver, maintenance, meta, vectors
 from memline.shared.index_writer import IndexWriter
+from memline.shared.sources.paths import SESSIONS
 
 #: The ending of a backup, and that of the accounts beside it.
 SUFFIX = ".sqlite"
@@ -29,6 +30,8 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     chunks: int
     vectors: int
     bytes: int
+    #: The copy of the accounts; None where the home has none yet.
+    accounts: Path | None
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,14 +44,16 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     vectors: int
     #: The folder of the notes of which it is a backup, where these are others, and are on this machine.
     other_workspace: str = ""
+    #: The accounts that should be beside it, where they are not and sessions are searched.
+    missing_accounts: Path | None = None
 
 
 def back_up(agents: Sequence[AgentSettings], path: Path | None) -> list[Saved]:
     """Write the index of each agent that has one to a file, while everything runs.
 
-    `path`: a file that ends in `.sqlite`, of one agent, or a folder, which gets `<agent>.sqlite`; None for
-    `backups` in the home. Beside it comes a copy of the accounts. A file that is there is replaced when the
-    new one is whole, if it is a backup. Raises ConfigError, IndexFaults, and IndexMissing without an index.
+    `path`: a file that ends in `.sqlite`, of one agent, or a folder, where it has the name of its index; None
+    for `backups` in the home. Beside it comes a copy of the accounts. A file that is there is replaced when
+    the new one is whole, if it is a backup. Raises ConfigError and IndexFaults (IndexMissing: no index yet).
     """
     found = [agent for agent in agents if agent.index_path.exists()]
     if not found:
@@ -64,13 +69,14 @@ def back_up(agents: Sequence[AgentSettings], path: Path | None) -> list[Saved]:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     saved = []
     for agent in found:
-        target = path if is_file else path / f"{agent.agent}{SUFFIX}"
+        target = path if is_file else path / agent.index_path.name
         _refuse_other_files(target, agent)
         with driver.reading(agent.index_path) as source:
             maintenance.copy_out(source, target)
-        if agent.account_path.exists():
+        with_accounts = _accounts_of(target) if agent.account_path.exists() else None
+        if with_accounts:
             with closing(driver.open_reader(agent.account_path, kind=accounts.ACCOUNTS)) as source:
-                maintenance.copy_out(source, _accounts_of(target))
+                maintenance.copy_out(source, with_accounts)
         with maintenance.opened(target) as copy:
             saved.append(
                 Saved(
@@ -80,9 +86,16 @@ def back_up(agents: Sequence[AgentSettings], path: Path | None) -> list[Saved]:
                     chunks=chunks.count(copy),
                     vectors=vectors.count_ready(copy),
                     bytes=target.stat().st_size,
+                    accounts=with_accounts,
                 )
             )
     return saved
+
+
+def workspace_of(path: Path) -> str:
+    """Return the folder of the notes of which a file is a backup. Raises IndexFaults."""
+    with maintenance.opened(path) as source:
+        return str(meta.get(source, meta.WORKSPACE, "") or "")
 
 
 def restore(agent: AgentSettings, path: Path) -> Restored:
@@ -102,7 +115,7 @@ def restore(agent: AgentSettings, path: Path) -> Restored:
                     driver.open_reader(index).close()
             except IndexCorrupt:
                 maintenance.move_aside(index, time.time(), found)
-        recorded = str(meta.get(source, meta.WORKSPACE, "") or "")
+        missing, recorded = None, str(meta.get(source, meta.WORKSPACE, "") or "")
         # A workspace that is not here was moved, or is on another machine.
         is_ours = not Path(recorded).is_dir() or is_same(recorded, agent.workspace)
         if is_ours and not index.exists():
@@ -111,6 +124,8 @@ def restore(agent: AgentSettings, path: Path) -> Restored:
             if saved.is_file() and not agent.account_path.exists():
                 with maintenance.opened(saved, accounts.ACCOUNTS) as copy:
                     maintenance.copy_out(copy, agent.account_path, replaces=False)
+            elif SESSIONS in agent.memory.sources and not agent.account_path.exists():
+                missing = saved
         is_index = is_ours and not index.exists() and maintenance.copy_out(source, index, replaces=False)
         if is_index:
             count = vectors.count_ready(source)
@@ -120,8 +135,14 @@ def restore(agent: AgentSettings, path: Path) -> Restored:
         else:
             with closing(IndexWriter.of(agent)) as writer:
                 count = writer.take_vectors(source)
-    other = "" if is_ours else recorded
-    return Restored(agent=agent.agent, path=path, is_index=is_index, vectors=count, other_workspace=other)
+    return Restored(
+        agent=agent.agent,
+        path=path,
+        is_index=is_index,
+        vectors=count,
+        other_workspace="" if is_ours else recorded,
+        missing_accounts=missing,
+    )
 
 
 def _accounts_of(backup: Path) -> Path:

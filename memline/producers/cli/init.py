@@ -49,8 +49,8 @@ def init(
     """Make a folder of Markdown searchable: its index, and how to connect an agent.
 
     DIR is the current folder unless it is given. Nothing is written into it. Commands in this folder and
-    below it then use its notes. With --provider a configuration is written if there is none; otherwise what
-    to add to it is printed.
+    below it then use its notes. With --provider a configuration is written if there is none. One that is
+    there is not changed: what to add to it is printed, and nothing is indexed yet.
     """
     workspace = _folder(folder or str(invocation.options.workspace or Path.cwd()))
     if not (count := len(discover(MemoryPaths(workspace, is_whole=True)).files)):
@@ -84,7 +84,11 @@ def init(
 def _configure(
     invocation: Invocation, workspace: Path, provider: str | None, model: str | None, base_url: str | None
 ) -> None:
-    """Write a configuration with this provider where there is none; else print what to add to it."""
+    """Write a configuration with this provider where there is none.
+
+    One that is there is not changed: unless it says the same, what to add is printed, and ConfigError raised,
+    because what it says may send the notes to another provider than the one that was asked for.
+    """
     keys: dict[str, object] = {"provider": provider or "openai"}
     if provider == LOCAL:
         keys["local"] = {"modelPath": model or _small_model(workspace)}
@@ -98,9 +102,14 @@ def _configure(
         content = {"agents": {"defaults": {"memorySearch": keys}}}
         config_file.write(path, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
         echo(f"Wrote {path}")
-    else:
-        echo(f"Add to agents.defaults.memorySearch in {path}, then: memline index")
+        return
+    memory = Invocation(msgspec.structs.replace(invocation.options, workspace=workspace)).agent().memory
+    known = {memory.provider, memory.model, memory.local.model_path, memory.remote.base_url}
+    if not {keys["provider"], model, base_url} - {None} <= known:
         echo(json.dumps(keys, ensure_ascii=False, indent=2))
+        again = shlex.join(["memline", "init", str(workspace)])
+        hint = f"add that to agents.defaults.memorySearch in it, then: {again}"
+        raise ConfigError(f"{path} says otherwise, and is not changed; nothing was indexed", hint=hint)
 
 
 def _small_model(workspace: Path) -> str:

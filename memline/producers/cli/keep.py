@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from memline.producers.actions import backup as backups
 from memline.producers.actions import forget as forgetting
@@ -14,7 +15,7 @@ from memline.producers.cli.output import echo, note, print_result
 from memline.producers.memory import catch_up
 from memline.shared.clock import SystemClock
 from memline.shared.embedders.choice import choose
-from memline.shared.errors import ConfigError
+from memline.shared.errors import ConfigError, NoWorkspace
 from memline.shared.sources.dates import day_of_time, parse_bound
 from memline.shared.values import to_json
 from memline.shared.words import counted
@@ -103,17 +104,26 @@ MAX_NAMED = 10
 def backup(invocation: Invocation, words: tuple[str, ...], as_json: bool) -> None:
     """Copy the index of each agent, and what the home knows of its providers, while everything runs.
 
-    FILE is a file that ends in .sqlite, for one agent, or a folder, which gets <agent>.sqlite; without one it
-    is backups in Memline's home. Each copy is whole, and readable by its owner alone. Notes are not in it.
+    FILE is a file that ends in .sqlite, for one agent, or a folder, where it has the name of its index;
+    without one it is backups in Memline's home. Each copy is whole, and readable by its owner alone. Notes
+    are not in it.
 
     backup restore FILE puts a backup in the place of an index that is missing or damaged. An index that is
     there stays, and takes over the vectors that it lacks, so that memline index does not pay for them again.
+    Where nothing says which notes are meant, they are those of the backup.
     """
     is_restore = words[:1] == ("restore",)
     if len(words) != 2 if is_restore else len(words) > 1:
         raise click.UsageError("write memline backup [FILE], or memline backup restore FILE")
     if is_restore:
-        restored = backups.restore(invocation.agent(), Path(words[1]))
+        try:
+            agent = invocation.agent()
+        except NoWorkspace:
+            # The index is lost that said which folder's notes are meant.
+            folder = Path(backups.workspace_of(Path(words[1])))
+            invocation = Invocation(replace(invocation.options, workspace=folder))
+            agent = invocation.agent()
+        restored = backups.restore(agent, Path(words[1]))
         count = counted(restored.vectors, "vector")
         line = f"{restored.agent} has an index, which stays. It took {count} that it did not have."
         if restored.is_index:
@@ -121,12 +131,16 @@ def backup(invocation: Invocation, words: tuple[str, ...], as_json: bool) -> Non
         elif restored.other_workspace:
             of = f"{words[1]} is a backup of {restored.other_workspace}"
             line = f"{of}, so {restored.agent} took only vectors, {restored.vectors} that it did not have."
+        if restored.missing_accounts:
+            what = "sessions that were forgotten may return with the next index"
+            note(f"{restored.missing_accounts} is not there: {what}. Copy it to {agent.account_path}.")
         print_result(to_json(restored), as_json, [line, invocation.as_typed("Try: memline index")])
         return
     saved = backups.back_up(invocation.agents(), Path(words[0]) if words else None)
     lines = (
         f"Backed up {each.agent}: {counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
         f" {counted(each.vectors, 'vector')} ({each.bytes / 1e6:.1f} MB) in {each.path}"
+        + (f", and {each.accounts.name} beside it" if each.accounts else "")
         for each in saved
     )
     print_result([to_json(each) for each in saved], as_json, lines)

@@ -88,9 +88,7 @@ class Comparison(Struct, frozen=True):
         values = (self.query, self.identity_id, len(self.query), limit, given)
         return self.connection.execute(query, values[: query.count("?")]).fetchall()
 
-    def pairs(
-        self, chunk_ids: Iterable[int], vector_ids: Iterable[int], files: str | None
-    ) -> dict[int, int]:
+    def pairs(self, chunk_ids: Iterable[int], vector_ids: Iterable[int], files: str | None) -> dict[int, int]:
         """Return chunk -> vector, of these chunks and of all in `files` that have one of these vectors."""
         asked = (self.identity_id, json_ids(chunk_ids), json_ids(vector_ids), files)
         return dict(self.connection.execute(_PAIRS, asked).fetchall())

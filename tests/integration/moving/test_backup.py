@@ -127,7 +127,7 @@ def test_the_backup_of_another_workspace_is_not_put_in_place_and_not_replaced(pl
     with driver.reading(other.index_path) as reader:
         assert chunks.count(reader) == 0
     with pytest.raises(ConfigError, match="is a backup of"):
-        back_up([other], tmp_path / "saved")
+        back_up([other], saved.path)
 
 
 @pytest.mark.parametrize("harm", ["cut", "foreign", "text", "flipped", "newer", "older"])
@@ -167,6 +167,15 @@ def test_a_file_that_is_not_a_whole_backup_changes_nothing(place, tmp_path, harm
         assert place.contents() == before
 
 
+def test_without_the_accounts_sessions_may_return_and_that_is_said(place, tmp_path):
+    (saved,) = back_up([place.agent], tmp_path / "saved")
+    for path in (place.index_path, place.agent.account_path, saved.accounts):
+        path.unlink()
+    memory = replace(place.agent.memory, sources=("memory", "sessions"))
+
+    assert restore(replace(place.agent, memory=memory), saved.path).missing_accounts == saved.accounts
+
+
 def test_a_backup_takes_no_place_of_another_programs_file(place, tmp_path):
     taken = tmp_path / "main.sqlite"
     taken.write_bytes(b"mine")
@@ -187,12 +196,14 @@ def test_the_command_backs_up_and_restores(place, tmp_path):
 
     assert Path(inside.json[0]["path"]) == place.home / "backups" / "main.sqlite"
     assert "3 files, 9 chunks, 9 vectors" in outside.stdout
+    assert "mine.sqlite, and mine.accounts.sqlite beside it" in outside.stdout
     assert restored.json == {
         "agentId": "main",
         "path": str(tmp_path / "saved" / "mine.sqlite"),
         "isIndex": True,
         "vectors": 9,
         "otherWorkspace": "",
+        "missingAccounts": None,
     }
     assert paths(place.search("word1x1x5"))[0] == "memory/note-1.md"
     missing = place.run("backup", "restore", str(tmp_path / "none.sqlite"))
