@@ -70,6 +70,8 @@ def embed_texts(message: EmbedTexts) -> None:
             clock=context.clock,
         ).embed()
         sending.cool_down(outcome)
+        if (error := outcome.error) and error.kind not in ("split", "unsent"):
+            _LOG.warning("request.failed", texts=len(request.texts), error=error.message, action=error.hint)
     except QueueError as error:
         # No provider is at fault: another process may be set up for it, or Redis is away.
         _LOG.error("request.not_sent", error=error.message, action=error.hint)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import date
 
@@ -26,7 +26,7 @@ from memline.shared.sessions.transcripts import transcripts_of
 from memline.shared.sources import writing
 from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.discover import discover
-from memline.shared.sources.outcomes import EMPTY, INDEXED
+from memline.shared.sources.outcomes import EMPTY, GONE, INDEXED
 from memline.shared.sources.paths import SESSIONS, FileLocation, MemoryPaths, is_transcript
 from memline.shared.sources.reading import parse_citation, read_file, read_file_excerpt
 from memline.shared.sources.safe_open import open_regular
@@ -114,10 +114,13 @@ def targets_of_session(agent: AgentSettings, session: str) -> list[Target]:
     return [Target(path=path) for path in paths if path.rpartition("/")[2].partition(".jsonl")[0] == wanted]
 
 
-def targets_of_query(agent: AgentSettings, query: str) -> list[Target]:
+def targets_of_query(
+    agent: AgentSettings, query: str, on_unread: Callable[[str], None] = lambda _: None
+) -> list[Target]:
     """List the lines of notes, and the sessions with a line, that have every word of `query`.
 
     A word counts as it is written, in upper or lower case; several in quotation marks stand together.
+    `on_unread` is told of each note that cannot be read, and may have such a line.
     """
     words = [quoted or word for quoted, word in re.findall(r'"([^"]+)"|(\S+)', query)]
     patterns = [re.compile(rf"(?<!\w){re.escape(each)}(?!\w)", re.IGNORECASE) for each in words]
@@ -127,7 +130,7 @@ def targets_of_query(agent: AgentSettings, query: str) -> list[Target]:
 
     targets: list[Target] = []
     for file in discover(MemoryPaths.of(agent)).files if patterns else ():
-        lines = _lines_of(_locate(agent, file.path))
+        lines = _lines_of(_locate(agent, file.path), on_unread)
         numbers = [number for number, line in enumerate(lines, 1) if has_all(line)]
         targets += [_target(file.path, lines, number, number) for number in numbers]
     chunks = "SELECT path, text FROM chunks JOIN files ON files.id = file_id WHERE source = ?"
@@ -214,12 +217,12 @@ def _target(path: str, lines: Sequence[str], first: int, last: int) -> Target:
     return Target(path=path, first=first, last=last, lines=tuple(lines[first - 1 : last]))
 
 
-def _lines_of(located: FileLocation) -> list[str]:
+def _lines_of(located: FileLocation, on_unread: Callable[[str], None] = lambda _: None) -> list[str]:
     """Read the lines of a note as they are now; none when it cannot be read."""
     reading = read_file(located.absolute, root=located.anchor, clock=SystemClock())
-    if reading.outcome not in (INDEXED, EMPTY) or not reading.text:
-        return []
-    return reading.text.removesuffix("\n").split("\n")
+    if reading.outcome not in (INDEXED, EMPTY, GONE):
+        on_unread(f"{located.path} cannot be read, and may contain it: {reading.reason}")
+    return reading.text.removesuffix("\n").split("\n") if reading.text else []
 
 
 def _is_indexed(agent: AgentSettings, path: str) -> bool:

@@ -60,7 +60,7 @@ def forget(
                 day = parse_bound(text, day_of_time(clock.now()))
                 targets = forgetting.targets_before(agent, day)
             else:
-                targets = forgetting.targets_of_query(agent, text)
+                targets = forgetting.targets_of_query(agent, text, on_unread=note)
         case several:
             reason = "say one thing, not several" if several else "say what to forget"
             raise ConfigError(reason, hint="give one of: PATH, --query, --session, --before")
@@ -69,7 +69,7 @@ def forget(
         invocation.advise("memline search QUERY, then memline forget PATH#L5")
         return 1
     for target in targets:
-        text = " ".join(" ".join(target.lines[:3]).split())
+        text = " ".join(" ".join(target.lines).split())
         shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
         # What only lists has nothing else to give.
         echo(f"  {target}  {shown}".rstrip(), err=not (dry_run and not as_json))
@@ -80,8 +80,10 @@ def forget(
     if not confirm("Forget this in the notes and in Memline for good?", is_answered=yes):
         return 1
     done = forgetting.forget(agent, targets)
+    whole = sum(not each.first for each in targets)
+    files = f", {counted(whole, 'whole file')}" if whole else ""
     lines = [
-        f"Forgotten: {counted(done.lines, 'line')}, {counted(done.vectors, 'vector')}.",
+        f"Forgotten: {counted(done.lines, 'line')}{files}, {counted(done.vectors, 'vector')}.",
         *(f"  contains a line of it, and is left to you: {name}" for name in done.out_of_reach),
         *(f"  a batch has it: {name}" for name in done.at_provider),
         f"  out of reach: copies outside of {agent.home} (backups, version control)",

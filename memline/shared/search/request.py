@@ -17,7 +17,10 @@ from memline.shared.sources.paths import compile_pattern, is_private, is_storabl
 
 # The days that a file says: those of the messages of a transcript, or that of a note.
 _FIRST, _LAST = "nullif(first_day, ''), nullif(day, '')", "nullif(last_day, ''), nullif(day, '')"
-_OF_DAYS = f"SELECT id FROM files WHERE coalesce({_LAST}) >= ? AND coalesce({_FIRST}) <= ? ORDER BY day, path"
+_OF_DAYS = (
+    f"SELECT id FROM files WHERE coalesce({_LAST}) >= ?1 AND coalesce({_FIRST}) <= ?2"
+    " AND (?3 IS NULL OR id IN (SELECT value FROM json_each(?3))) ORDER BY day, path"
+)
 _WRITTEN = "date(mtime_ns / 1000000000, 'unixepoch', 'localtime')"
 _FILES = (
     "SELECT id, path FROM files WHERE ?1 IN ('', source)"
@@ -121,7 +124,10 @@ def files_of_tag(connection: Connection, tag: str) -> set[int]:
     return {file_id for (file_id,) in connection.execute(_TAGGED, (tag_key(tag),))}
 
 
-def files_of_days(connection: Connection, days: Iterable[Days]) -> dict[int, None]:
-    """Return the ids of the files of one of these days by what they say, in their order."""
-    rows = (connection.execute(_OF_DAYS, (str(each.first), str(each.last))) for each in days)
+def files_of_days(connection: Connection, days: Iterable[Days], files: str | None = None) -> dict[int, None]:
+    """Return the ids of the files of one of these days by what they say, in their order.
+
+    `files`: a JSON array of ids to stay in; None for all.
+    """
+    rows = (connection.execute(_OF_DAYS, (str(each.first), str(each.last), files)) for each in days)
     return {file_id: None for some in rows for (file_id,) in some}

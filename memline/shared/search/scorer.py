@@ -202,7 +202,7 @@ def lifts_of(matches: Matches, question: Question, words: Words, limit: int) -> 
     for tag in question.tags:
         for file_id in files_of_tag(matches.connection, tag):
             of_file[file_id] = of_file.get(file_id, 0.0) + TAG
-    dated = files_of_days(matches.connection, question.days) if question.days else {}
+    dated = files_of_days(matches.connection, question.days, matches.files) if question.days else {}
     # Where no other word is found, the day is all that is left.
     is_day_alone = question.is_day_alone or not words.sums
     for at, file_id in enumerate(dated if is_day_alone else ()):

@@ -260,10 +260,11 @@ class _Search(Struct):
 
     def notice(self, hits: Sequence[Hit]) -> str:
         """Say why the list is as it is: days and words that no note has, or why it is empty."""
-        reader = self.matches.connection
-        absent = [str(day) for day in self.question.days if not files_of_days(reader, (day,))]
+        reader, files = self.matches.connection, self.matches.files
+        absent = [str(day) for day in self.question.days if not files_of_days(reader, (day,), files)]
         missing = [word for word in self.words.missing if word not in absent]
-        what = [f"no note is of {' or '.join(absent)}"] if absent else []
+        within = "within the filters " if files else ""
+        what = [f"no note {within}is of {' or '.join(absent)}"] if absent else []
         if missing and (hits or absent):
             what.append(f"nothing that was searched contains: {', '.join(missing)}")
         if what or hits:

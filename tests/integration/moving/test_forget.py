@@ -117,6 +117,15 @@ def test_a_query_takes_each_line_with_all_its_words_as_they_are_written(place):
     assert targets_of_query(place.agent, "door nothing") == targets_of_query(place.agent, '""') == []
 
 
+def test_a_query_names_the_notes_that_it_could_not_read(place):
+    place.write("memory/odd.md", b"quixotzalp\0\n" * 9)
+
+    said = place.call("forget", "--query", "quixotzalp", "--dry-run")
+
+    assert "memory/odd.md cannot be read, and may contain it: contains NUL bytes" in said.stderr
+    assert "memory/doors.md#L5" in said.stdout
+
+
 def test_dated_notes_go_by_their_day(place):
     place.write("memory/2024-05-01.md", "An owl.\n")
     place.write("memory/2026-05-01.md", "A swan.\n")

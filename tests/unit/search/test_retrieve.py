@@ -247,6 +247,8 @@ def test_filters_limit_the_answer_and_what_is_missing(notes, index):
 
     assert paths(index, "standup", since="7d", clock=clock) == ["memory/2026-03-10.md"]
     assert paths(index, "standup", until="2026-02-28", clock=clock) == ["memory/2026-02-10.md"]
+    dated = ask(index, "what happened on 2026-02-10", path="memory/2026-03*", day="2026-03-14")
+    assert dated.notice == "no note within the filters is of 2026-02-10"
     assert ask(index, "deploy standup", path="memory/**").missing == ("deploy",)
     assert ask(index, "deploy standup", path="deploy.md").missing == ("standup",)
     with pytest.raises(BadRequest):
