@@ -206,6 +206,8 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
             return "free, on this machine"
         if cost is None:
             return "no price known"
+        if not cost:
+            return "nothing to pay"
         sign = "$" if self.currency == "USD" else f"{self.currency} "
         return f"about {sign}{cost:.4f}" if cost >= 0.0001 else f"less than {sign}0.0001"
 

@@ -39,7 +39,7 @@ def test_get_says_why_a_note_of_the_memory_cannot_be_read(place):
     assert (latin.status, latin.stdout) == (1, "")
     assert latin.stderr.startswith(
         "Error: memory/latin.md could not be read: 3 of 3 characters are not text\n"
-        "Try: make memory/latin.md UTF-8 of at most 16 MB that Memline may read, or leave it out"
+        "Try: make memory/latin.md UTF-8 of at most 16 MB, or leave it out"
     )
     assert "memory/closed.md could not be read: not readable (EACCES)" in shut.stderr
 

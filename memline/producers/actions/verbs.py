@@ -217,7 +217,8 @@ def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None) -> D
         else:
             resume(settings, provider=provider or "", queue_url=asker.settings.queue)
         with driver.reading_if_any(settings.index_path) as reader:
-            now = Facts(settings, choose(settings), reader, now=time.time())
+            queue = asker.settings.queue
+            now = Facts(settings, choose(settings), reader, now=time.time(), queue=queue)
             refusal = None if is_paused else now.refusal
             state = "is paused" if is_paused else "goes on"
             if now.is_paused and not is_paused:
@@ -225,6 +226,8 @@ def _set_paused(is_paused: bool, asker: Asker, provider: str | None = None) -> D
                 state = f"is no longer paused by itself, but all embedding still is: {again}"
             elif refusal is not None:
                 state = f"is not paused, but {refusal.what}; {refusal.action}"
+            elif not (is_paused or now.has_embedder):
+                state = f"goes on with: {now.catch_up}"
             words.append(f"{settings.agent}: {what} {state}.")
             body = {"agentId": settings.agent, "paused": is_paused or now.is_paused, "provider": provider}
             done.append(body)

@@ -85,7 +85,7 @@ def words(plan: dict[str, Any]) -> Iterator[str]:
     parts = [f"{counted(plan['files'], 'file')} to read"]
     parts += [f"{counted(plan['chunks'], 'chunk')} in them"] if plan["chunks"] else []
     parts.append(f"{counted(plan['texts'], 'text')} to embed, about {counted(plan['tokens'], 'token')}")
-    parts += [f"{counted(plan['cached'], 'vector')} cached"] if plan["cached"] else []
+    parts += [f"{counted(plan['cached'], 'vector')} there or on the way"] if plan["cached"] else []
     yield f"{plan['agentId']}: {'; '.join(parts)}"
     if not plan["mode"]:
         yield "  nothing to embed, keyword search only"

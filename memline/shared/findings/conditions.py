@@ -151,6 +151,8 @@ def source_missing(facts: Facts) -> Iterator[Finding]:
             action = "put it in its place, or let it be read; or take it out of the configuration"
             if issue.startswith("the name of "):
                 action = "rename it"
+            elif issue.startswith("the folder "):
+                action = "let it be read, or leave it out by memorySearch.exclude"
             yield warning("source_missing", issue, action)
 
 
@@ -161,7 +163,7 @@ def files_failed(facts: Facts) -> Iterator[Finding]:
         more = " … (memline status --verbose lists all)" * (len(failed) > MOST_NAMED)
         what, path = f"{counted(len(failed), 'file')} could not be read: {names}{more}", failed[0].path
         # Another program writes transcripts, and no rule leaves one out.
-        mend = f"mend or remove {path}" if is_transcript(path) else outcomes.MEND.format(file=path)
+        mend = f"mend or remove {path}" if is_transcript(path) else outcomes.mend(failed[0].outcome, path)
         yield warning("files_failed", what, mend, path)
 
 
@@ -244,7 +246,11 @@ def breaker_open(facts: Facts) -> Iterator[Finding]:
         when = f"tried again in {span(wait_s)}" if wait_s > 0 else "tried again with the next text"
         what = f"the circuit breaker of {provider}{' for batches' * is_batch} is open, {when}: {state.reason}"
         what += "; requests go on" * is_batch + _pending(facts.waiting * is_in_use)
-        yield (problem if is_in_use else note)("breaker_open", what, state.action or RESUME, provider)
+        # Without a process nothing tries again by itself.
+        action = RESUME if facts.has_embedder or is_batch else facts.catch_up
+        if mend := state.action:
+            action = mend if "memline" in mend else f"{mend}; then: {action}"
+        yield (problem if is_in_use else note)("breaker_open", what, action, provider)
 
 
 def rate_limited(facts: Facts) -> Iterator[Finding]:

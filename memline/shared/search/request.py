@@ -96,10 +96,13 @@ def _matcher(glob: str) -> Callable[[str], bool]:
 
 
 def day_bounds(request: SearchRequest, now: float) -> tuple[date, date]:
-    """Return the first and last day that a search is limited to. Raises BadRequest for an invalid date."""
+    """Return the first and last day that a search is limited to. Raises BadRequest for what is none."""
     today, since, until = day_of_time(now), request.since, request.until
     first = parse_bound(since, today) if since else date.min
-    return first, parse_bound(until, today, is_end=True) if until else date.max
+    last = parse_bound(until, today, is_end=True) if until else date.max
+    if first > last:
+        raise BadRequest(f"since, {first}, is after until, {last}", hint="give the earlier day as since")
+    return first, last
 
 
 def files_within(

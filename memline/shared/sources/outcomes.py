@@ -41,8 +41,10 @@ def problem_of(status: os.stat_result) -> Problem | None:
     return Problem(outcome=SPECIAL, reason="not a regular file")
 
 
-#: What ends the trouble with a note that could not be read; `file` is what it is called there.
-MEND = "make {file} UTF-8 of at most 16 MB that Memline may read, or leave it out by memorySearch.exclude"
+def mend(outcome: str, file: str) -> str:
+    """Say what ends the trouble with a note that could not be read."""
+    what = f"let Memline read {file}" if outcome == UNREADABLE else f"make {file} UTF-8 of at most 16 MB"
+    return f"{what}, or leave it out by memorySearch.exclude"
 
 
 def code(error: OSError) -> str:

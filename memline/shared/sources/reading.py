@@ -123,7 +123,7 @@ def decode(data: bytes) -> tuple[str, str, str]:
     )
     if encoding == "utf-8" and b"\0" in data:
         # Checked before decoding: most binary files are recognised here.
-        return NOT_TEXT, "contains NUL bytes", ""
+        return NOT_TEXT, "contains NUL bytes, as UTF-16 without its mark does", ""
     body = data[start:]
     bad = 0
     try:
@@ -250,7 +250,7 @@ def read_file_excerpt(located: FileLocation, part: Part, *, clock: Clock | None 
     # A file that is there: no name that is too long for one.
     is_there = reading.ctime_ns > 0
     if is_there and reading.outcome in (outcomes.NOT_TEXT, outcomes.TOO_LARGE, outcomes.UNREADABLE):
-        hint = outcomes.MEND.format(file=located.path)
+        hint = outcomes.mend(reading.outcome, located.path)
         raise PathNotAllowed(f"{located.path} could not be read: {reading.reason}", hint=hint)
     if reading.outcome not in (outcomes.INDEXED, outcomes.EMPTY, outcomes.GONE):
         raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)

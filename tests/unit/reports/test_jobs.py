@@ -41,7 +41,7 @@ def test_a_job_says_how_far_it_is_and_what_stops_it(place, writer):
 
     assert report["files"] == {"done": 1, "total": 2}
     assert report["texts"] == {"done": 0, "left": 1, "failed": 0, "total": 1}
-    assert report["action"] == "set the key"
+    assert report["action"] == "set the key; then: memline index"
     assert report["progress"] == "1 of 2 files read, 0 of 1 text embedded"
     assert "bad key" in report["reason"]
 
