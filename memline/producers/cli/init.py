@@ -21,7 +21,7 @@ from memline.shared.embedders.local.model_file import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.providers import LOCAL, PROVIDERS
 from memline.shared.sources.discover import discover
-from memline.shared.sources.paths import MemoryPaths
+from memline.shared.sources.paths import MemoryPaths, is_transcript
 from memline.shared.sync.plan import Plan, plan_of
 from memline.shared.words import counted
 
@@ -148,8 +148,9 @@ def _much(folder: Path, count: int) -> str:
 def _described(settings: AgentSettings, plan: Plan) -> Iterator[str]:
     """Say what of the folder is read, and what embeds it."""
     left_out, choice = len(plan.discovery.left_out), plan.choice
+    files = plan.total_files - sum(is_transcript(each.path) for each in plan.discovery.files)
     more = f", {left_out:,} more left out (memline status --verbose)" * bool(left_out)
-    yield f"{settings.workspace}: {counted(plan.total_files, 'Markdown file')}{more}."
+    yield f"{settings.workspace}: {counted(files, 'Markdown file')}{more}."
     if choice.identity is None and choice.requested == "auto":
         yield "Search is by words; a key such as OPENAI_API_KEY, or --provider local, adds search by meaning."
     elif choice.identity is None:

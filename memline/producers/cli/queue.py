@@ -61,7 +61,10 @@ _ERROR = click.option("--error", help="Messages with this error, or with this te
 @click.option("--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
 @AS_JSON
 def queue(invocation: Invocation, conditions: tuple[str, ...], watch: bool, as_json: bool) -> int | None:
-    """Show the queues: depth, in flight, oldest age, dead; the backlog of vectors; the workers."""
+    """Show the queues: depth, in flight, oldest age, dead; the backlog of vectors; the workers.
+
+    It needs queue.url. `pause` and `resume` work without a queue too, and `memline status` shows the backlog.
+    """
     if click.get_current_context().invoked_subcommand is not None:
         return None
     if watch and (conditions or as_json):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
+from memline.shared.finding import Finding
 from memline.shared.index import driver, identities, ledger
-from memline.shared.index.accounts import AccountFile, Accounts
+from memline.shared.index.accounts import AccountFile, Accounts, account_id
 from memline.shared.index.chunks import text_hash
 from memline.shared.providers import LISTED, PROVIDERS, price_of
 from memline.shared.scheduling import health
+from memline.shared.scheduling.budget import Budget, Charge
 from memline.shared.sources.paths import is_transcript
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sync.plan import make_plan
@@ -42,7 +45,7 @@ def estimate(settings: AgentSettings, *, force: bool = False) -> dict[str, Any]:
             chunks = file_reader.read(path, entry=entry, force=force).chunks or ()
             chunk_count += len(chunks)
             texts.update((text_hash(chunk.text), estimate_tokens(chunk.text)) for chunk in chunks)
-        known, price, is_batch = set[bytes](), None, False
+        known, price, is_batch, left, refusal = set[bytes](), None, False, math.inf, None
         if (identity := choice.identity) is None:
             texts.clear()
         else:
@@ -55,8 +58,11 @@ def estimate(settings: AgentSettings, *, force: bool = False) -> dict[str, Any]:
             known = {digest for (digest,) in index.execute(_KNOWN, (target_id,))} & texts.keys()
             own, public = settings.content.prices, not identity.endpoint
             price = price_of(identity.provider, identity.model, public=public, own=own)
+            account = account_id(choice.provider, choice.mark)
+            charge = Charge(identity=identity, account=account, mode=health.REQUESTS)
             with closing(AccountFile(settings.account_path)) as file:
                 of_batches = health.read(Accounts(index=index, file=file), choice.provider, health.BATCH)
+                left, refusal = Budget.of(file, settings).left(charge, SystemClock().now())
             has_api = PROVIDERS[choice.provider].batch_hours > 0
             is_worth_it = len(texts) - len(known) >= batch.min_texts
             is_batch = batch.enabled and has_api and is_worth_it and not of_batches.is_stopped
@@ -77,7 +83,15 @@ def estimate(settings: AgentSettings, *, force: bool = False) -> dict[str, Any]:
         "costUsd": cost,
         "costInWords": price.words(cost) if price else "no price known",
         "price": price.to_json() if price else None,
+        # What the limits of the day leave, where that is less.
+        "limit": _limit(tokens, left, refusal),
     }
+
+
+def _limit(tokens: int, left: float, refusal: Finding | None) -> str:
+    if refusal is None or tokens <= left:
+        return ""
+    return refusal.what if left < 1 else f"the daily limit leaves {counted(int(left), 'token')} for today"
 
 
 def words(plan: dict[str, Any]) -> Iterator[str]:
@@ -92,6 +106,8 @@ def words(plan: dict[str, Any]) -> Iterator[str]:
         return
     price, by = plan["price"], "in batches" if plan["mode"] == health.BATCH else "in requests"
     yield f"  {plan['provider']} {plan['model']} {by}: {plan['costInWords']}"
+    if plan["limit"]:
+        yield f"  {plan['limit']}"
     if price is None:
         entry = f'prices: {{ "{plan["model"]}": {{ perMillion: 0.02 }} }}'
         yield f"  add a price to the configuration file: {entry}"

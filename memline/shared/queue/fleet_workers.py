@@ -53,9 +53,9 @@ def _fault(fleet: Fleet, agent: AgentSettings, wants_vectors: bool) -> QueueErro
     """Return what keeps a run from going on."""
     has_batch = any(each.name == "batch" and each.waiting for each in fleet.queues)
     needed = ("chunk", "store", *["embed"] * wants_vectors, *["batch"] * has_batch)
-    if missing := next((role for role in fleet.missing([agent]) if role in needed), None):
-        words = f"no worker takes messages from the queue {missing!r}"
-        return QueueError(words, hint=f"memline worker {missing}")
+    if missing := [role for role in fleet.missing([agent]) if role in needed]:
+        words = f"no worker takes messages from {', '.join(missing)}"
+        return QueueError(words, hint=f"memline worker {' '.join(missing)}")
     if fleet.error is None and holder_of(agent.index_path) is None:
         words = f"no worker of the queue 'store' takes the index of the agent {agent.agent!r}"
         hint = "give the workers the configuration that `memline config check` names"

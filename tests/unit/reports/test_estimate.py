@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from memline.producers.reports.estimate import estimate, words
@@ -46,6 +48,27 @@ def test_an_unknown_model_says_how_to_add_its_price(place):
     *_, money, hint = words(plan)
     assert plan["costUsd"] is None and "no price known" in money
     assert '"my-model": { perMillion' in hint
+
+
+@pytest.mark.parametrize(
+    ("model", "limits", "said"),
+    [
+        ("text-embedding-3-small", {"maxTokensPerDay": 1}, []),
+        ("text-embedding-3-small", {"maxCostPerDay": 1e-6}, ["  the daily limit leaves 47 tokens for today"]),
+        (
+            "mine",
+            {"maxCostPerDay": 9},
+            ["  no price is known for mine, so limits.maxCostPerDay cannot be kept"],
+        ),
+        ("mine", {"maxTokensPerDay": 50}, ["  the daily limit leaves 47 tokens for today"]),
+    ],
+)
+def test_a_plan_says_where_the_limits_of_the_day_end_it(place, model, limits, said):
+    place.configure(model=model)
+    text = json.loads(place.config.read_text())
+    place.config.write_text(json.dumps(text | {"limits": limits}))
+
+    assert [line for line in words(estimate(place.agent)) if "limit" in line] == said
 
 
 def test_without_a_provider_nothing_is_embedded(place):
