@@ -64,7 +64,7 @@ LOSSES = {
     "a batch waits for its worker": (
         lambda _: fleet("chunk", "store", "embed", batches=1), 0.0, MISSING_S, "memline worker batch",
     ),
-    "no fleet": (lambda _: fleet(), 0.0, MISSING_S, "memline worker chunk"),
+    "no fleet": (lambda _: fleet(), 0.0, MISSING_S, "memline worker chunk embed store"),
     "Redis is killed": (lambda s: of_all(s, 9.0), 9.0, MISSING_S, "redis-server"),
 }  # fmt: skip
 
