@@ -149,7 +149,7 @@ def translate(error: redis.RedisError, address: QueueAddress) -> QueueError:
     if isinstance(error, redis.exceptions.ReadOnlyError):
         return QueueError(f"{where} is a read-only replica", hint="set queue.url to the primary server")
     if isinstance(error, redis.ConnectionError | redis.TimeoutError):
-        hint = "start it (redis-server), check queue.url, or work without it: unset MEMLINE_QUEUE_URL and queue.url"
+        hint = "start it (redis-server), check queue.url, or unset it (MEMLINE_QUEUE_URL) to work without"
         return QueueError(f"{where} cannot be reached: {text}", hint=hint)
     hint = "check queue.url: one Redis server, and a user that may use it"
     return QueueError(f"{where}: {text}", hint=hint)

@@ -27,13 +27,7 @@ from memline.shared.search import fusion
 from memline.shared.search.matches import CHUNKS, Matches, Row
 from memline.shared.search.passages import WINDOW, Passage, passages, snippet
 from memline.shared.search.question import Question, analyse
-from memline.shared.search.request import (
-    SearchRequest,
-    day_bounds,
-    files_of_days,
-    files_of_tag,
-    files_within,
-)
+from memline.shared.search.request import SearchRequest, day_bounds, files_of_days, files_of_tag, files_within
 from memline.shared.search.results import Answer, Hit
 from memline.shared.search.scorer import lifts_of, score
 from memline.shared.search.search_index import Comparison, SearchIndex
@@ -108,8 +102,10 @@ def retrieve(
         notice = search.notice(hits)
         if not hits and request.source and sources and request.source not in sources:
             notice = f"the source {request.source} is switched off: add it to memorySearch.sources"
-        elif not hits and (unknown := [tag for tag in request.tags if not files_of_tag(connection, tag)]):
-            notice = f"no note has the tag {' or '.join(unknown)}"
+        elif not hits and request.private:
+            # In a group the words must not tell what the private note has.
+            unknown = [tag for tag in request.tags if not files_of_tag(connection, tag)]
+            notice = f"no note has the tag {' or '.join(unknown)}" if unknown else notice
         answer = Answer(
             hits=hits,
             mode=search.mode,
