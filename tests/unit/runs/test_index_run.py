@@ -73,6 +73,15 @@ def test_one_run_keeps_the_cache_within_its_limit(tmp_path, cache, kept):
     assert place.status()["cache"]["cached"] == kept
 
 
+def test_a_run_says_that_it_waits_for_a_provider_which_is_not_there(place, clock):
+    place.configure(**remote("http://127.0.0.1:9"))
+    said = dict[str, None]()
+
+    place.index(clock=clock, on_progress=lambda run: said.update({run.waiting.partition(",")[0]: None}))
+
+    assert "the circuit breaker of openai is open" in said
+
+
 @pytest.mark.parametrize(("started", "codes"), [(0, ["old_settings"]), (60, [])])
 def test_a_run_in_which_nothing_moves_ends_and_says_when_the_process_that_sends_is_older_than_its_settings(
     tmp_path, clock, started, codes

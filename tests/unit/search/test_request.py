@@ -2,6 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from memline.shared.errors import BadRequest
 from tests.support.clock import ManualClock
 from tests.unit.search.conftest import ask
 
@@ -92,6 +93,8 @@ def test_limits_are_read_in_words_and_end_with_the_last_of_their_days(filled, in
 
     assert passing(filled, index, since="2026-02", until="2026-02") == {*ALL} - january
     assert passing(filled, index, since="last month", until="January 2026") == january
+    with pytest.raises(BadRequest, match="since, 2026-02-02, is after until, 2026-02-01"):
+        passing(filled, index, since="2026-02-02", until="2026-02-01")
 
 
 def test_without_private_files_long_term_notes_and_conversations_are_left_out(filled, index):

@@ -267,6 +267,7 @@ def test_an_empty_list_says_why(notes, index):
     assert "no file is within the filters" in ask(index, "redis", source="sessions").notice
     tagged = ask(index, "redis", tag=("#boat", "sea"), source="memory")
     assert tagged.notice == "no note has the tag #boat or sea"
+    assert "has the tag" not in ask(index, "redis", tag="#boat", private=False).notice
     assert "weaker than minScore 1" in ask(index, "quokka", min_score=1.0, embedder=notes.vector).notice
 
 

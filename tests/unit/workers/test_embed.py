@@ -5,6 +5,7 @@ from memline.shared.embedders.request import Outcome
 from memline.shared.errors import (
     IndexFault,
     ProviderBrokenAnswer,
+    ProviderLater,
     ProviderRefused,
     ProviderStop,
     QueueError,
@@ -73,13 +74,27 @@ def test_vectors_and_refused_texts_are_told_to_the_store_worker(context, identit
     assert [row.hash for row in stored.answer.vectors] == [b"h1"]
 
 
-def test_a_definite_no_keeps_all_workers_from_the_provider_for_a_while(context, identity, sent, provider):
+def test_a_definite_no_is_logged_and_keeps_all_workers_from_the_provider_for_a_while(
+    context, identity, sent, provider, caplog
+):
     provider(Outcome(vectors=[None, None], error=ProviderStop("bad key")))
 
     work(embed.embed_texts, request(identity))
 
     assert failures(sent) == [("stop", (b"h1", b"h2"))]
     assert context.limits.take(account(context), {}) == STOP_COOLDOWN_S
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [("WARNING", "request.failed")]
+
+
+@pytest.mark.parametrize("code", ["unreachable", ""])
+def test_a_provider_that_was_not_reached_is_told_from_one_that_failed(
+    context, identity, sent, provider, code
+):
+    provider(Outcome(vectors=[None, None], error=ProviderLater("no", code=code)))
+
+    work(embed.embed_texts, request(identity))
+
+    assert [each.is_unreachable for each in sent[-1].answer.failures] == [code == "unreachable"]
 
 
 @pytest.mark.parametrize("agent", ["main", "work"])
