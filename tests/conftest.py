@@ -4,6 +4,7 @@ import compileall
 import gc
 import os
 import shutil
+import signal
 import threading
 import time
 from itertools import chain, groupby
@@ -35,6 +36,9 @@ _FOREIGN = (
     "_MEMLINE_",
 )
 
+
+# A shell has what it starts in the background ignore it, as do all processes from there on.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What is collected stays: to look for garbage in it again and again is half of what the collection takes.
 gc.disable()
