@@ -69,7 +69,7 @@ def back_up(agents: Sequence[AgentSettings], path: Path | None) -> list[Saved]:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     saved = []
     for agent in found:
-        target = path if is_file else path / agent.index_path.name
+        target = path if is_file else path / _name_of(agent)
         _refuse_other_files(target, agent)
         with driver.reading(agent.index_path) as source:
             maintenance.copy_out(source, target)
@@ -143,6 +143,13 @@ def restore(agent: AgentSettings, path: Path) -> Restored:
         other_workspace="" if is_ours else recorded,
         missing_accounts=missing,
     )
+
+
+def _name_of(agent: AgentSettings) -> str:
+    """Name a backup as its index, which tells folders apart; after its agent where that has another name."""
+    name = agent.index_path.name
+    is_of_agent = name == f"{agent.agent}{SUFFIX}" or name.startswith(f"{agent.agent}-")
+    return name if is_of_agent else f"{agent.agent}{SUFFIX}"
 
 
 def _accounts_of(backup: Path) -> Path:

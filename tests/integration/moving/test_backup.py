@@ -167,6 +167,16 @@ def test_a_file_that_is_not_a_whole_backup_changes_nothing(place, tmp_path, harm
         assert place.contents() == before
 
 
+def test_agents_whose_indexes_have_one_name_have_a_backup_each(place, tmp_path):
+    (tmp_path / "work").mkdir()
+    copy = tmp_path / "work" / place.index_path.name
+    copy.write_bytes(place.index_path.read_bytes())
+
+    saved = back_up([place.agent, replace(place.agent, agent="work", index_path=copy)], tmp_path / "saved")
+
+    assert [each.path.name for each in saved] == ["main.sqlite", "work.sqlite"]
+
+
 def test_without_the_accounts_sessions_may_return_and_that_is_said(place, tmp_path):
     (saved,) = back_up([place.agent], tmp_path / "saved")
     for path in (place.index_path, place.agent.account_path, saved.accounts):
